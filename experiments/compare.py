@@ -1,0 +1,129 @@
+"""Several methods and seeds side by side on one stream: runs, a table, plots.
+
+``python -m experiments.compare stream=digits methods=[tosca,simplecil] seeds=[1993,1994]``
+
+Own keys: ``methods``, ``seeds`` and ``selections`` (protocols of the methods that have
+one, default [entropy]). All other keys are those of ``experiments.run``; a ``method.``
+key goes to the methods that have it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.config import compose, method_schema, register_configs, to_settings
+from experiments.run import execute, run_path
+from tosca_avalanche.errors import ToscaError
+from tosca_avalanche.files import atomic_write, write_text
+from tosca_avalanche.plots import plot_accuracy, plot_forgetting, plot_heatmap, plot_selection
+from tosca_avalanche.records import read_metrics, summarise, table
+from tosca_avalanche.strategies import find_strategy
+
+OWN_KEYS = {
+    "methods": ["tosca", "simplecil"],
+    "seeds": [1993],
+    "selections": ["entropy"],
+}
+
+
+def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Split the command line into this command's own keys and those of a run."""
+    own = [a for a in arguments if a.partition("=")[0] in OWN_KEYS]
+    try:
+        given = OmegaConf.to_container(OmegaConf.from_dotlist(own))
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{own} can't be read: {error}") from error
+    values = {**OWN_KEYS, **given}  # type: ignore[dict-item]
+    for key, value in values.items():
+        values[key] = value if isinstance(value, list) else [value]
+    rest = [a for a in arguments if a not in own]
+    taken = [a for a in rest if a.partition("=")[0] in ("method", "seed")]
+    if taken:
+        raise ValueError(f"{taken[0]!r}: here it is methods=[...] and seeds=[...]")
+    return values, rest
+
+
+def plan(arguments: list[str]) -> list[dict[str, Any]]:
+    """Return the settings of every run, all checked before the first one starts."""
+    own, rest = parse(arguments)
+    for_methods = [a for a in rest if a.startswith("method.")]
+    keys = {name: set(method_schema(_known(name)).__dataclass_fields__) for name in own["methods"]}  # type: ignore[attr-defined]
+    for override in for_methods:
+        key = override.partition("=")[0].removeprefix("method.")
+        if not any(key in k for k in keys.values()):
+            raise ValueError(f"none of {own['methods']} has the key {override.partition('=')[0]!r}")
+    shared = [a for a in rest if a not in for_methods]
+    out = []
+    for name in own["methods"]:
+        mine = [
+            a for a in for_methods if a.partition("=")[0].removeprefix("method.") in keys[name]
+        ]
+        selections = own["selections"] if "selection" in keys[name] else [None]
+        for selection in selections:
+            chosen = [] if selection is None else [f"method.selection={selection}"]
+            for seed in own["seeds"]:
+                overrides = [f"method={name}", f"seed={seed}", *shared, *mine, *chosen]
+                out.append(to_settings(compose(overrides)))
+    return out
+
+
+def _known(name: str) -> str:
+    find_strategy(name)
+    return name
+
+
+def report(folders: list[Path], out: Path) -> pd.DataFrame:
+    """Write summary.csv, the text table and the plots of finished runs; return the summary."""
+    frame = pd.concat([read_metrics(f / "metrics.csv") for f in folders], ignore_index=True)
+    summary = summarise(frame)
+    atomic_write(out / "summary.csv", lambda p: summary.to_csv(p, index=False))
+    text = "\n\n".join(
+        f"{summary['stream'].iloc[0]}, protocol {protocol}:\n\n{table(summary, protocol)}"
+        for protocol in summary["protocol"].unique()
+    )
+    write_text(out / "summary.md", text + "\n")
+    print("\n" + text + "\n")
+    plot_accuracy(frame, out / "accuracy.png")
+    if frame["after_task"].max() > 0:
+        plot_forgetting(frame, out / "forgetting.png")
+    for (method, protocol), runs in frame.groupby(["method", "protocol"]):
+        mine = [f for f in folders if f.parent.name == protocol and f.parent.parent.name == method]
+        plot_heatmap(runs, mine[0].parent / "heatmap.png")
+        counts = [pd.read_csv(f / "selection.csv") for f in mine if (f / "selection.csv").is_file()]
+        if counts:
+            last = pd.concat(counts)
+            last = last[last["after_task"] == last["after_task"].max()]
+            wide = last.pivot_table(index="task", columns="module", values="count", aggfunc="sum")
+            seeds = f"{len(counts)} seed{'s' * (len(counts) > 1)}"
+            title = f"{method} ({protocol}), after the last task, {seeds}"
+            plot_selection(wide.to_numpy().astype(int), mine[0].parent / "selection.png", title)
+    return summary
+
+
+def main() -> None:
+    """Run what is not finished yet, then print the table and write the plots."""
+    register_configs()
+    try:
+        settings = plan(sys.argv[1:])
+        folders = []
+        for i, one in enumerate(settings):
+            print(f"run {i + 1} of {len(settings)}: {run_path(one)}", flush=True)
+            folders.append(execute(one))
+        out = folders[0].parents[2]
+        report(folders, out)
+        print(f"table, plots and their numbers: {out}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command takes up where it stopped")
+    except (ToscaError, ValueError, HydraException) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

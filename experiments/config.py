@@ -1,0 +1,199 @@
+"""Configuration groups method, stream and backbone, made from the signatures they configure.
+
+A new strategy or stream therefore needs no configuration file: its keywords are its keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import inspect
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from tosca_avalanche.benchmarks import find_stream, stream_names
+from tosca_avalanche.strategies import FrozenBackboneStrategy, find_strategy, strategy_names
+
+# set by the run itself, not by a method's or a stream's keys
+_NOT_METHOD_KEYS = {
+    "self", "model", "optimizer", "scheduler", "criterion", "device", "plugins", "evaluator",
+    "eval_every", "peval_mode", "seed", "common",
+}  # fmt: skip
+_NOT_STREAM_KEYS = {"transforms", "class_order_seed"}
+
+
+@dataclass
+class BackboneConfig:
+    """Arguments of ``load_backbone``."""
+
+    name: str = "tiny_vit_64"
+    weights: str | None = None
+    transform: str | None = None
+
+
+@dataclass
+class RunConfig:
+    """One run: a method on a stream with a backbone, at one seed."""
+
+    method: Any = MISSING
+    stream: Any = MISSING
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    seed: int = 1993
+    """Seed of training; also of the class order, unless that has its own."""
+    class_order_seed: int | None = None
+    eval_order: str = "class-sorted"
+    """Order of the test images for batch protocols: class-sorted or shuffled."""
+    results_root: str = "results"
+    overwrite: bool = False
+    device: str = "cpu"
+    num_workers: int = 0
+    defaults: list[Any] = field(
+        default_factory=lambda: [
+            {"method": "tosca"},
+            {"stream": "digits"},
+            {"backbone": "tiny_vit_64"},
+            "_self_",
+            {"override hydra/job_logging": "none"},
+            {"override hydra/hydra_logging": "none"},
+        ]
+    )
+    hydra: Any = field(
+        default_factory=lambda: {
+            "run": {"dir": "."},
+            "sweep": {"dir": ".", "subdir": "."},
+            "output_subdir": None,
+        }
+    )
+
+
+def register_configs() -> None:
+    """Put the root and all groups into Hydra's store."""
+    store = ConfigStore.instance()
+    store.store(name="run", node=RunConfig)
+    for name in strategy_names():
+        store.store(group="method", name=name, node=method_schema(name))
+    for name in stream_names():
+        store.store(group="stream", name=name, node=stream_schema(name))
+    store.store(group="backbone", name="tiny_vit_64", node=BackboneConfig)
+    store.store(group="backbone", name="timm", node=BackboneConfig(name=MISSING))
+
+
+@functools.cache
+def method_schema(name: str) -> type:
+    """Return a dataclass of the settings of a strategy, with its defaults."""
+    own = find_strategy(name).__init__
+    fields = _fields(own, _NOT_METHOD_KEYS)
+    known = {f[0] for f in fields}
+    shared = _fields(FrozenBackboneStrategy.__init__, _NOT_METHOD_KEYS | known)
+    return _schema(name, "method", [*fields, *shared])
+
+
+@functools.cache
+def stream_schema(name: str) -> type:
+    """Return a dataclass of the settings of a stream, with its defaults."""
+    return _schema(name, "stream", _fields(find_stream(name), _NOT_STREAM_KEYS))
+
+
+def _schema(name: str, group: str, fields: list[tuple[str, Any, Any]]) -> type:
+    label = typing.Optional[str]  # noqa: UP045
+    head = [("name", str, field(default=name)), ("label", label, field(default=None))]
+    return dataclasses.make_dataclass(f"{name}_{group}", [*head, *fields])
+
+
+def _fields(function: Any, leave_out: set[str]) -> list[tuple[str, Any, Any]]:
+    function = inspect.unwrap(function)
+    hints = typing.get_type_hints(function)
+    return [
+        (key, _plain(hints.get(key, Any)), field(default=_default(p)))
+        for key, p in inspect.signature(function).parameters.items()
+        if key not in leave_out
+    ]
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    return MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+
+
+def _plain(hint: Any) -> Any:
+    """Turn a type hint into one that OmegaConf checks; Any where it knows none."""
+    if hint in (int, float, str, bool):
+        return hint
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        inner = [a for a in typing.get_args(hint) if a is not type(None)]
+        if len(inner) == 1 and inner[0] in (int, float, str, bool):
+            return typing.Optional[inner[0]]  # noqa: UP045
+    return Any
+
+
+def to_settings(config: DictConfig) -> dict[str, Any]:
+    """Check a composed configuration against its schema and return it as plain values.
+
+    :raises ValueError: an unknown key (Hydra's ``+key`` gets this far), a bad type, or a
+        value that has to be given.
+    """
+    schema = RunConfig(
+        method=method_schema(config.method.name)(), stream=stream_schema(config.stream.name)()
+    )
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(schema), config)
+    except OmegaConfBaseException as error:
+        raise ValueError(f"configuration: {str(error).splitlines()[0]}") from error
+    missing = OmegaConf.missing_keys(merged)
+    if missing:
+        first = sorted(missing)[0]
+        raise ValueError(f"{first} has no default: pass it, as in {first}=VALUE")
+    settings = OmegaConf.to_container(merged, resolve=True)
+    assert isinstance(settings, dict)
+    del settings["defaults"], settings["hydra"]
+    return settings  # type: ignore[return-value]
+
+
+def compose(overrides: list[str]) -> DictConfig:
+    """Return the configuration of some overrides, as the command line would.
+
+    :raises ValueError: an unknown method, stream or key, with the nearest known one.
+    """
+    chosen = [o for o in overrides if o.partition("=")[0] in ("method", "stream", "backbone")]
+    for override in chosen:
+        group, _, names = override.partition("=")
+        for name in names.split(","):
+            if group == "method":
+                find_strategy(name)
+            elif group == "stream":
+                find_stream(name)
+    try:
+        with hydra.initialize(config_path=None, version_base="1.3"):
+            first = hydra.compose("run", [o.partition(",")[0] for o in chosen])
+            _check_keys(first, overrides)
+            return hydra.compose("run", [o for o in overrides if not o.startswith("-")])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ValueError(f"configuration: {error}") from error
+
+
+def _check_keys(config: DictConfig, overrides: list[str]) -> None:
+    """Refuse an override whose key does not exist, and name the nearest that does."""
+    known = {*_flat(OmegaConf.to_container(config)), "method", "stream", "backbone"}
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~").partition("@")[0]
+        if "=" not in override or key.startswith("hydra") or key in known:
+            continue
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown key {key!r}: {hint}`--cfg job` lists all keys")
+
+
+def _flat(value: Any, key: str = "") -> list[str]:
+    if not isinstance(value, dict):
+        return [key]
+    return [key] * bool(key) + [
+        flat for k, v in value.items() for flat in _flat(v, f"{key}.{k}" if key else k)
+    ]

@@ -1,0 +1,280 @@
+"""One run: a method learns a stream task by task, and everything measured is written down.
+
+``python -m experiments.run method=tosca stream=digits seed=1993``
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+import warnings
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+import pandas as pd
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+
+from experiments.config import compose, register_configs, to_settings
+from tosca_avalanche.backbones import load_backbone
+from tosca_avalanche.benchmarks import find_stream, mixed_experience
+from tosca_avalanche.errors import ToscaError
+from tosca_avalanche.files import locked
+from tosca_avalanche.metrics import Score, count_parameters, count_trainable, sparsity
+from tosca_avalanche.modules import ToscaNet
+from tosca_avalanche.plugins import AccuracyMatrixPlugin, ProgressPlugin
+from tosca_avalanche.records import (
+    RunFolder,
+    accuracy_rows,
+    environment,
+    row,
+    selection_rows,
+)
+from tosca_avalanche.strategies import find_strategy
+
+BATCH_ORDERS = {"class-sorted": "sorted", "shuffled": "shuffled"}
+
+
+def protocol_of(settings: dict[str, Any]) -> str:
+    """Return the label of the protocol that gives a run its numbers."""
+    selection = settings["method"].get("selection")
+    if selection == "oracle":
+        return "oracle-task"
+    if selection == "entropy-batch":
+        order = BATCH_ORDERS[settings["eval_order"]]
+        return f"batch{settings['method']['eval_mb_size']}-{order}"
+    return "per-image"
+
+
+def run_path(settings: dict[str, Any]) -> Path:
+    """Return ``results_root/STREAM/METHOD/PROTOCOL/seed-N``."""
+    seed, order = settings["seed"], settings["class_order_seed"]
+    name = f"seed-{seed}" if order in (None, seed) else f"seed-{seed}-order-{order}"
+    parts = (_label(settings["stream"]), _label(settings["method"]), protocol_of(settings))
+    return Path(settings["results_root"], *parts, name)
+
+
+def _label(group: dict[str, Any]) -> str:
+    if group["label"]:
+        return str(group["label"])
+    # a folder is called after what it holds
+    return Path(group["root"]).name.split(".")[0] if "root" in group else str(group["name"])
+
+
+def identity(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide a run's numbers: all but where and how it is written."""
+    outside = ("results_root", "overwrite", "num_workers")
+    return {k: v for k, v in settings.items() if k not in outside}
+
+
+def execute(settings: dict[str, Any]) -> Path:
+    """Do one run, or take it up where it was interrupted, and return its folder.
+
+    A finished run of the same settings is not repeated, unless ``overwrite`` is set.
+    """
+    if settings["eval_order"] not in BATCH_ORDERS:
+        raise ValueError(f"eval_order={settings['eval_order']!r}; choose one of {[*BATCH_ORDERS]}")
+    folder = RunFolder(run_path(settings), identity(settings))
+    if not settings["overwrite"] and folder.finished():
+        print(f"{folder.path} is finished; overwrite=true repeats it")
+        return folder.path
+    run = Run(settings, folder)
+    with locked(folder.lock):
+        # another process may have finished it while this one waited
+        if settings["overwrite"] or not folder.finished():
+            run.work()
+    return folder.path
+
+
+class Run:
+    """A run in progress."""
+
+    def __init__(self, settings: dict[str, Any], folder: RunFolder) -> None:
+        self.settings, self.folder = settings, folder
+        self.protocol = protocol_of(settings)
+        seed, order_seed = settings["seed"], settings["class_order_seed"]
+        self.backbone = load_backbone(**settings["backbone"])
+        self.backbone.to(settings["device"])
+        stream = {k: v for k, v in settings["stream"].items() if k not in ("name", "label")}
+        self.benchmark = find_stream(settings["stream"]["name"])(
+            self.backbone.transforms,
+            class_order_seed=seed if order_seed is None else order_seed,
+            **stream,
+        )
+        self.matrix = AccuracyMatrixPlugin()
+        method = {k: v for k, v in settings["method"].items() if k not in ("name", "label")}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="No loggers specified")
+            self.strategy = find_strategy(settings["method"]["name"])(
+                model=self.backbone,
+                plugins=[self.matrix, ProgressPlugin()],
+                evaluator=None,
+                device=settings["device"],
+                seed=seed,
+                **method,
+            )
+        self.rows: list[dict[str, Any]] = []
+        self.timings: dict[str, list[float]] = {"train_s": [], "eval_s": []}
+        self.parameters: list[int] = []
+
+    def work(self) -> None:
+        """Learn and test task by task, keep a state after each, then write the results."""
+        done = self.resume()
+        tasks = len(self.benchmark.train_stream)
+        for t in range(done, tasks):
+            self.learn(t)
+            self.test(t)
+            accuracy = self.matrix.correct[t].sum() / max(1, self.matrix.total[t].sum())
+            print(
+                f"{_label(self.settings['method'])} ({self.protocol}) seed {self.settings['seed']} "
+                f"task {t + 1}/{tasks}: {100 * accuracy:.1f} % on classes seen, "
+                f"train {self.timings['train_s'][t]:.1f} s, test {self.timings['eval_s'][t]:.1f} s",
+                flush=True,
+            )
+            if t + 1 < tasks:
+                self.keep(t + 1)
+        self.finish()
+
+    def learn(self, t: int) -> None:
+        """Train on task t."""
+        start = time.perf_counter()
+        workers = {"num_workers": self.settings["num_workers"]}
+        self.strategy.train(self.benchmark.train_stream[t], eval_streams=[], **workers)
+        self.timings["train_s"].append(time.perf_counter() - start)
+        self.parameters.append(count_parameters(self.strategy.model) - count_parameters(self.backbone))
+        trained = self.strategy.optimizer
+        n_trained = (
+            sum(p.numel() for g in trained.param_groups for p in g["params"]) if trained else 0
+        )
+        seconds = self.timings["train_s"][t]
+        self.rows += [
+            row("params_total", Score(self.parameters[t], 1), t),
+            row("params_trainable", Score(n_trained, 1), t),
+            row("train_s", Score(seconds, 1), t),
+        ]
+        if isinstance(self.strategy.model, ToscaNet):
+            newest = list(self.strategy.model.bank.current.parameters())
+            self.rows.append(row("sparsity_zero", sparsity(newest), t))
+            self.rows.append(row("sparsity_1e-3", sparsity(newest, 1e-3), t))
+
+    def test(self, t: int) -> None:
+        """Test on tasks 0..t, in the order of the protocol."""
+        seen = [self.benchmark.test_stream[i] for i in range(t + 1)]
+        if self.protocol.startswith("batch"):
+            seen = [mixed_experience(seen, self.settings["eval_order"], self.settings["seed"])]
+        start = time.perf_counter()
+        self.strategy.eval(seen, num_workers=self.settings["num_workers"])
+        seconds = time.perf_counter() - start
+        self.timings["eval_s"].append(seconds)
+        images = int(self.matrix.total[t].sum())
+        self.rows.append(row("eval_ms_per_image", Score(1e3 * seconds / images, images), t))
+
+    def keep(self, done: int) -> None:
+        """Keep what a restart needs."""
+        tensors, rest = self.strategy.model.state()
+        own = {
+            "net": rest,
+            "matrix": self.matrix.state(),
+            "rows": self.rows,
+            "timings": self.timings,
+            "parameters": self.parameters,
+            "fingerprint": self.backbone.fingerprint,
+        }
+        self.folder.save_state(done, tensors, own)
+
+    def resume(self) -> int:
+        """Take up an interrupted run; return the number of tasks already done."""
+        state = self.folder.load_state()
+        if state is None or state[2]["fingerprint"] != self.backbone.fingerprint:
+            self.folder.discard()
+            return 0
+        done, tensors, own = state
+        self.strategy.model.restore(tensors, own["net"])
+        self.matrix.restore(own["matrix"])
+        self.rows, self.timings = own["rows"], own["timings"]
+        self.parameters = own["parameters"]
+        print(f"resuming {self.folder.path} after task {done}", flush=True)
+        return int(done)
+
+    def finish(self) -> None:
+        """Write run.json, metrics.csv and the selection table."""
+        tables = {
+            t: table
+            for t in range(self.matrix.trained)
+            if (table := self.matrix.selection_table(t)) is not None
+        }
+        correct, total = self.matrix.correct, self.matrix.total
+        stream, method = _label(self.settings["stream"]), _label(self.settings["method"])
+        digest = hashlib.sha256(json.dumps(self.folder.settings, sort_keys=True).encode())
+        head = {
+            "run_id": f"{stream}-{method}-{self.protocol}-{self.settings['seed']}-"
+            f"{digest.hexdigest()[:8]}",
+            "method": method,
+            "stream": stream,
+            "seed": self.settings["seed"],
+            "protocol": self.protocol,
+        }
+        rows = accuracy_rows(correct, total) + selection_rows(tables) + self.rows
+        backbone = self.backbone
+        record = {
+            **head,
+            "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "backbone": {
+                "name": backbone.name,
+                "fingerprint": backbone.fingerprint,
+                "embed_dim": backbone.embed_dim,
+                "transform": backbone.transforms.parameters,
+            },
+            **environment(),
+            "class_order": self.benchmark.class_order,
+            "class_names": self.benchmark.class_names,
+            "task_sizes": self.benchmark.task_sizes,
+            "train_views": self.strategy.train_views,
+            "timings": self.timings,
+            "parameters": {
+                "backbone": count_parameters(backbone),
+                "total": self.parameters[-1],
+                "per_task": np.diff([0, *self.parameters]).tolist(),
+                "trainable_left": count_trainable(self.strategy.model),
+            },
+        }
+        counts = [
+            {"after_task": t, "task": i, "module": m, "count": int(n)}
+            for t, table in tables.items()
+            for i, line in enumerate(table)
+            for m, n in enumerate(line)
+        ]
+        extra = {"selection.csv": pd.DataFrame(counts)} if counts else {}
+        self.folder.finish(record, [{**head, **r} for r in rows], extra)
+
+
+register_configs()
+
+
+@hydra.main(config_path=None, config_name="run", version_base="1.3")
+def _hydra_main(config: DictConfig) -> None:
+    print(execute(to_settings(config)))
+
+
+def main() -> None:
+    """Run from the command line; problems of the user's making are one line, not a traceback."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # lets errors through to the line below
+    try:
+        overrides = [a for a in sys.argv[1:] if not a.startswith("-")]
+        if not {"-m", "--multirun"} & set(sys.argv):
+            compose(overrides)
+        _hydra_main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command takes the run up after its last finished task")
+    except (ToscaError, ValueError, HydraException) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

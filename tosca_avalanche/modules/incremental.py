@@ -1,0 +1,155 @@
+"""What all nets here share: a frozen backbone, the classes seen so far, and the outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tosca_avalanche.backbones.frozen import FrozenBackbone
+
+# How far below an image's lowest seen logit an unseen class is put: its softmax
+# underflows to exactly 0, and a loss on it stays finite.
+UNSEEN_GAP = 1e4
+MAX_LABEL = 1_000_000
+
+
+class IncrementalNet(nn.Module):
+    """Base of the nets: tasks are added one after another, classes grow, the backbone never moves.
+
+    A net keeps one ROW per (task, class); a class that comes again in a later task has
+    several rows, and its logit is the largest of them. Outputs are ``[B, width]`` with
+    one column per label up to the largest seen, so that ``argmax`` is a label and any
+    metric applies. Columns of labels never trained on lie ``1e4`` below the image's
+    lowest seen logit: finite, and never chosen.
+
+    Subclasses write ``build`` (make parts of a known width), ``grow`` (take one more
+    task) and ``classify``.
+    """
+
+    def __init__(self, backbone: FrozenBackbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.task_classes: list[list[int]] = []
+        self.last_modules: Tensor | None = None
+        """Module chosen for each image of the last evaluated batch, where there are modules."""
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks added so far."""
+        return len(self.task_classes)
+
+    @property
+    def row_labels(self) -> list[int]:
+        """Label of each row, oldest first."""
+        return [label for labels in self.task_classes for label in labels]
+
+    @property
+    def classes(self) -> list[int]:
+        """Labels seen, in the order in which they came."""
+        return list(dict.fromkeys(self.row_labels))
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the net."""
+        return self.backbone.device
+
+    def tasks_of(self, label: int) -> list[int]:
+        """Tasks in which a label was trained on, oldest first."""
+        return [t for t, labels in enumerate(self.task_classes) if label in labels]
+
+    def add_task(self, labels: list[int]) -> None:
+        """Take one more task with these class labels (non-negative integers)."""
+        labels = sorted(int(label) for label in labels)
+        if not labels or len(set(labels)) < len(labels):
+            raise ValueError(f"a task needs distinct class labels, got {labels}")
+        if labels[0] < 0 or labels[-1] > MAX_LABEL:
+            bad = labels[0] if labels[0] < 0 else labels[-1]
+            raise ValueError(
+                f"class label {bad} is outside 0..{MAX_LABEL}: outputs have one column per label; "
+                f"map your labels to 0..C-1 first"
+            )
+        if not self.task_classes:
+            self.build(self.backbone.embed_dim)
+        self.grow(labels)
+        self.task_classes.append(labels)
+        self._row_index: Tensor | None = None
+        self.to(self.device)
+
+    def build(self, dim: int) -> None:
+        """Make the parts whose shape depends on the feature width d."""
+        raise NotImplementedError
+
+    def grow(self, labels: list[int]) -> None:
+        """Make room for one more task."""
+        raise NotImplementedError
+
+    def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:
+        """Return outputs [B, width] for features z [B, d]."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, task_ids: Tensor | None = None) -> Tensor:
+        """Return outputs [B, width] for images x, each passed through the backbone once."""
+        return self.classify(self.backbone(x), task_ids)
+
+    def merge_rows(self, row_logits: Tensor) -> Tensor:
+        """Turn logits per row [..., R] into logits per seen class [..., C] (largest of its rows)."""
+        classes = self.classes
+        if len(classes) == row_logits.shape[-1]:
+            return row_logits
+        if self._row_index is None:
+            position = {label: i for i, label in enumerate(classes)}
+            self._row_index = torch.tensor([position[c] for c in self.row_labels])
+        index = self._row_index.to(row_logits.device).expand(row_logits.shape)
+        merged = row_logits.new_full((*row_logits.shape[:-1], len(classes)), -torch.inf)
+        return merged.scatter_reduce(-1, index, row_logits, "amax")
+
+    def to_outputs(self, class_logits: Tensor, allowed: list[int] | None = None) -> Tensor:
+        """Spread logits per seen class [B, C] over label columns [B, width].
+
+        :param allowed: only these labels keep their logits; all seen ones by default.
+        """
+        classes = self.classes
+        if not classes:
+            return class_logits.new_full((len(class_logits), 1), -UNSEEN_GAP)
+        columns = torch.tensor(classes, device=class_logits.device)
+        if allowed is not None:
+            keep = torch.tensor([c in set(allowed) for c in classes], device=columns.device)
+            columns, class_logits = columns[keep], class_logits[:, keep]
+        out = unseen_floor(class_logits).repeat(1, max(classes) + 1)
+        return out.index_copy(1, columns, class_logits)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what was learned: tensors by name (backbone left out) and a JSON-able rest."""
+        tensors = {
+            k: v.detach().cpu().contiguous().clone()
+            for k, v in self.state_dict().items()
+            if not k.startswith("backbone.")
+        }
+        return tensors, {"task_classes": self.task_classes}
+
+    def restore(self, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave; the net must be new, with the same settings."""
+        if self.n_tasks:
+            raise ValueError(f"restore needs a new net; this one has learned {self.n_tasks} tasks")
+        for labels in rest["task_classes"]:
+            self.add_task(labels)
+        own = {k: v for k, v in self.state_dict().items() if not k.startswith("backbone.")}
+        if own.keys() != tensors.keys() or any(own[k].shape != tensors[k].shape for k in own):
+            raise ValueError("the saved state has other tensors than this net: settings differ")
+        self.load_state_dict(tensors, strict=False)
+
+
+def unseen_floor(logits: Tensor) -> Tensor:
+    """Return [B, 1]: a finite value far below each image's lowest logit."""
+    return logits.detach().min(dim=1, keepdim=True).values - UNSEEN_GAP
+
+
+def pad_outputs(outputs: Tensor, width: int) -> Tensor:
+    """Widen outputs [B, w] to [B, width] with columns that are never chosen."""
+    missing = width - outputs.shape[1]
+    if missing <= 0:
+        return outputs
+    floor = outputs.detach().min(dim=1, keepdim=True).values
+    return torch.cat([outputs, floor.repeat(1, missing)], dim=1)

@@ -1,0 +1,132 @@
+"""TOSCA as a plain torch net: a frozen backbone, one LuCA module per task, one cosine head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tosca_avalanche.backbones.frozen import FrozenBackbone
+from tosca_avalanche.modules.bank import ModuleBank
+from tosca_avalanche.modules.cosine_head import HEAD_INITS, CosineHead
+from tosca_avalanche.modules.incremental import IncrementalNet
+from tosca_avalanche.modules.luca import LuCA
+from tosca_avalanche.seeding import generator
+from tosca_avalanche.selection import (
+    SELECTIONS,
+    select_entropy,
+    select_entropy_batch,
+    select_oracle,
+)
+
+
+class ToscaNet(IncrementalNet):
+    """The model of TOSCA (TMLR 2026), trainable by any loop.
+
+    In training mode the newest module and the head give the logits; in evaluation mode
+    every module scores the image over all seen classes and the selection rule picks the
+    one that answers.
+
+    :param backbone: frozen backbone, images to [B, d].
+    :param bottleneck: r of the modules; default d // 16.
+    :param norm: place of LuCA's LayerNorm, see :class:`LuCA`.
+    :param flow: order of LuCA's parts, see :class:`LuCA`.
+    :param first_init: initialisation of the first module, "xavier" or "torch" (the
+        authors' code leaves the first module at PyTorch's default).
+    :param head_init: new head rows: "uniform" (default), "zeros" (authors' code; such
+        rows jump to a norm of 1e9 in the first step and keep that direction), "prototype".
+    :param old_rows: "frozen" (default) or "trainable" (authors' code).
+    :param ce_scope: training logits over all classes "seen" (authors' code) or only those
+        of the "task".
+    :param scale_init: sigma at the start.
+    :param selection: "entropy" per image (default, the paper's words), "entropy-batch"
+        (the authors' code; leaks the task), "oracle" (needs task ids; a ceiling).
+    :param seed: seed of every initial value; task t's values do not depend on earlier draws.
+    """
+
+    def __init__(
+        self,
+        backbone: FrozenBackbone,
+        *,
+        bottleneck: int | None = None,
+        norm: str = "post",
+        flow: str = "adapter-calibrator",
+        first_init: str = "xavier",
+        head_init: str = "uniform",
+        old_rows: str = "frozen",
+        ce_scope: str = "seen",
+        scale_init: float = 1.0,
+        selection: str = "entropy",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(backbone)
+        for name, value, allowed in (
+            ("ce_scope", ce_scope, ("seen", "task")),
+            ("selection", selection, SELECTIONS),
+            ("head_init", head_init, HEAD_INITS),
+        ):
+            if value not in allowed:
+                raise ValueError(f"ToscaNet: {name}={value!r} is unknown; choose one of {allowed}")
+        LuCA(1, bottleneck, norm, flow, first_init)  # refuses bad values now, not at the first task
+        CosineHead(1, scale_init, old_rows)
+        self.bottleneck, self.norm, self.flow, self.first_init = bottleneck, norm, flow, first_init
+        self.head_init, self.old_rows, self.scale_init = head_init, old_rows, scale_init
+        self.ce_scope, self.selection, self.seed = ce_scope, selection, seed
+        self.bank = ModuleBank()
+
+    def build(self, dim: int) -> None:
+        """Make the head."""
+        self.head = CosineHead(dim, self.scale_init, self.old_rows)
+
+    def grow(self, labels: list[int]) -> None:
+        """Add a fresh module (no warm start) and the task's head rows; freeze earlier modules."""
+        t, init = self.n_tasks, "xavier" if self.n_tasks else self.first_init
+        module = LuCA(
+            self.backbone.embed_dim,
+            self.bottleneck,
+            self.norm,
+            self.flow,
+            init,
+            generator(self.seed, "luca", t),
+        )
+        self.bank.add(module.to(self.device))
+        self.head.grow(len(labels), self.head_init, generator(self.seed, "head", t))
+
+    def set_prototypes(self, prototypes: Tensor) -> None:
+        """Make ``prototypes`` [classes of the newest task, d] (by increasing label) its rows."""
+        self.head.set_last_rows(prototypes)
+
+    def finish_task(self, prototypes: Tensor) -> None:
+        """Store the task's prototypes as its rows and freeze its module."""
+        self.set_prototypes(prototypes)
+        self.bank.freeze()
+
+    def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:
+        """Return outputs [B, width] for features z [B, d].
+
+        :param task_ids: [B] true tasks, only for ``selection="oracle"``.
+        """
+        if self.training:
+            logits = self.merge_rows(self.head(self.bank.current(z)))
+            return self.to_outputs(
+                logits, self.task_classes[-1] if self.ce_scope == "task" else None
+            )
+        if not self.n_tasks:
+            return self.to_outputs(z)
+        logits = self.module_logits(z)
+        self.last_modules = self.choose(logits, task_ids)
+        chosen = logits[self.last_modules, torch.arange(len(z), device=z.device)]
+        return self.to_outputs(chosen)
+
+    def module_logits(self, z: Tensor) -> Tensor:
+        """Return every module's logits over the seen classes, [T, B, C], for features [B, d]."""
+        return self.merge_rows(self.head(self.bank(z)))
+
+    def choose(self, logits: Tensor, task_ids: Tensor | None = None) -> Tensor:
+        """Return the module that answers for each image, [B], by the net's selection rule."""
+        if self.selection == "entropy-batch":
+            return select_entropy_batch(logits)
+        if self.selection == "oracle":
+            if task_ids is None:
+                raise ValueError("selection='oracle' needs task_ids; pass them, or use 'entropy'")
+            return select_oracle(logits, task_ids)
+        return select_entropy(logits)

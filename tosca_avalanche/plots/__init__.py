@@ -1,0 +1,18 @@
+"""Figures of class-incremental learning, each with its numbers in a CSV file beside it."""
+
+from __future__ import annotations
+
+from tosca_avalanche.plots.accuracy import plot_accuracy
+from tosca_avalanche.plots.forgetting import plot_forgetting
+from tosca_avalanche.plots.heatmap import plot_heatmap
+from tosca_avalanche.plots.selection import plot_selection
+from tosca_avalanche.plots.style import save, save_table
+
+__all__ = [
+    "plot_accuracy",
+    "plot_forgetting",
+    "plot_heatmap",
+    "plot_selection",
+    "save",
+    "save_table",
+]

@@ -1,0 +1,73 @@
+"""A table of percentages drawn as coloured cells."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from tosca_avalanche.plots.style import UNDEFINED_COLOUR, index_ticks, new_figure, wrapped
+
+TEXT_LIMIT = 12
+
+
+def draw_grid(
+    percent: NDArray[np.float64],
+    undefined: NDArray[np.bool_],
+    texts: NDArray[np.str_],
+    title: str,
+    labels: tuple[str, str, str],
+) -> Figure:
+    """Return a figure of [rows, columns] cells coloured by percent, on a scale from 0 to 100.
+
+    :param percent: [rows, columns], NaN for a cell that stays empty.
+    :param undefined: [rows, columns], the empty cells to mark grey: no samples, not 0 %.
+    :param texts: [rows, columns], written in the cells of a table of at most 12 x 12.
+    :param labels: of the columns, the rows and the colour scale.
+    """
+    n_rows, n_columns = percent.shape
+    cell = 0.58 if max(percent.shape) <= TEXT_LIMIT else 0.32
+    width = min(max(2.2 + cell * n_columns, 5.0), 10.0)
+    title = wrapped(title, int(10 * (width - 1.0)))
+    height = min(max(1.2 + cell * n_rows, 3.2), 8.5) + 0.2 * title.count("\n")
+    figure, axes = new_figure(width, height)
+    image = axes.imshow(
+        np.ma.masked_invalid(percent),
+        cmap="viridis",  # no grey in it: grey marks undefined cells
+        vmin=0,
+        vmax=100,
+        aspect="auto",
+        interpolation="nearest",
+    )
+    for row, column in np.argwhere(undefined):
+        axes.add_patch(
+            Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=UNDEFINED_COLOUR, linewidth=0)
+        )
+    if max(percent.shape) <= TEXT_LIMIT:
+        _write_texts(axes, percent, texts)
+    axes.set_xticks(index_ticks(n_columns))
+    axes.set_yticks(index_ticks(n_rows))
+    axes.set_title(title, fontsize=11)
+    axes.set_xlabel(labels[0] + ("\n(grey: no test samples)" if undefined.any() else ""))
+    axes.set_ylabel(labels[1])
+    figure.colorbar(image, ax=axes, label=labels[2])
+    return figure
+
+
+def _write_texts(axes: Axes, percent: NDArray[np.float64], texts: NDArray[np.str_]) -> None:
+    longest = max(map(len, texts.ravel().tolist()), default=0)
+    size = 9.0 if longest <= 5 else max(4.5, 45.0 / longest)
+    for (row, column), text in np.ndenumerate(texts):
+        # the colour map is dark below its middle
+        dark = percent[row, column] < 50
+        axes.text(
+            column,
+            row,
+            text,
+            ha="center",
+            va="center",
+            fontsize=size,
+            color="white" if dark else "black",
+        )

@@ -1,0 +1,54 @@
+"""Which module answered for the images of which task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tosca_avalanche.plots.grid import draw_grid
+from tosca_avalanche.plots.style import png_path, save, save_table
+
+
+def plot_selection(table: NDArray[np.integer], path: str | Path, title: str) -> Path:
+    """Draw the share of each task's images that each module answered; write PATH and a CSV.
+
+    Rows are tasks, columns modules; each row sums to 100 %. Up to 12 x 12 the cells carry the
+    number of images. A task without images is a grey row: no samples, not 0 %.
+
+    :param table: [tasks, modules] counts, as ``metrics.selection_table`` makes them.
+    :param path: where the PNG goes; folders are made.
+    :return: the path of the PNG. The CSV has the columns task, module, count and row_percent.
+    :raises ValueError: not a two-dimensional array of integers >= 0 with at least one image.
+    """
+    path = png_path(path)
+    counts = np.asarray(table)
+    if counts.ndim != 2 or counts.dtype.kind not in "iu":
+        raise ValueError(
+            f"table has shape {counts.shape} and dtype {counts.dtype}: pass integer counts "
+            "[tasks, modules]"
+        )
+    if (counts < 0).any():
+        row, column = np.argwhere(counts < 0)[0]
+        raise ValueError(f"table[{row}, {column}] = {counts[row, column]}: pass counts >= 0")
+    if counts.sum() == 0:
+        raise ValueError("table counts no image: there is no selection to draw")
+
+    images = np.broadcast_to(counts.sum(axis=1, keepdims=True), counts.shape)
+    percent = np.full(counts.shape, np.nan)
+    np.divide(100.0 * counts, images, out=percent, where=images > 0)
+    labels = ("module chosen", "task of the image", "share of the task's images (%)")
+    figure = draw_grid(percent, images == 0, counts.astype(str), title, labels)
+    tasks, modules = np.indices(counts.shape)
+    numbers = pd.DataFrame(
+        {
+            "task": tasks.ravel(),
+            "module": modules.ravel(),
+            "count": counts.ravel(),
+            "row_percent": percent.ravel(),
+        }
+    )
+    save_table(numbers, path)
+    return save(figure, path)

@@ -1,0 +1,110 @@
+"""Colours, markers, figures without a window, and files that are never half-written."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from tosca_avalanche.files import atomic_write
+
+_YELLOW = "#F0E442"
+# Okabe and Ito (2008), told apart by colour-blind readers; yellow, faint on white, comes last
+# and gets a dark edge
+PALETTE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    _YELLOW,
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+LINE_STYLES = ("-", "--", "-.", ":")
+UNDEFINED_COLOUR = "#BBBBBB"
+DPI = 150
+MAX_TICKS = 20
+# characters of the legend's font that fit on the 7.2-inch figure, beside the line samples
+_LEGEND_WIDTH = {2: 42, 1: 92}
+
+
+def series_style(index: int) -> dict[str, Any]:
+    """Return colour, marker and line style of series ``index``, unlike those of the others.
+
+    All three change from one series to the next, so that a print without colours can be read;
+    the combination first repeats after 288 series.
+    """
+    colour = PALETTE[index % len(PALETTE)]
+    style = {
+        "color": colour,
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": LINE_STYLES[(index + index // len(PALETTE)) % len(LINE_STYLES)],
+        "markeredgecolor": "#333333",
+        "markeredgewidth": 0.5,
+    }
+    if colour == _YELLOW:
+        style["path_effects"] = [withStroke(linewidth=2.6, foreground="#333333")]
+    return style
+
+
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of width x height inches and its axes.
+
+    No pyplot: pyplot would keep the figure alive, and may look for a display.
+    """
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def index_ticks(n: int) -> list[int]:
+    """Return at most 20 evenly spaced integers from 0 to n - 1, beginning with 0."""
+    return list(range(0, n, math.ceil(n / MAX_TICKS)))
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return ``text`` in lines of at most ``width`` characters; its own line ends stay."""
+    return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
+
+
+def legend_layout(labels: list[str]) -> tuple[list[str], int, int]:
+    """Return the labels wrapped to fit under a figure, the number of columns and of lines."""
+    columns = 2 if len(labels) > 1 and max(map(len, labels)) <= _LEGEND_WIDTH[2] else 1
+    fitted = [wrapped(label, _LEGEND_WIDTH[columns]) for label in labels]
+    lines = sum(label.count("\n") + 1 for label in fitted)
+    return fitted, columns, math.ceil(lines / columns)
+
+
+def png_path(path: str | Path) -> Path:
+    """Return ``path`` as a Path.
+
+    :raises ValueError: it doesn't end in .png: the numbers go to the same name with .csv.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise ValueError(f"path {str(path)!r}: pass a name that ends in .png")
+    return path
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write the figure as a PNG of 150 dots per inch, whole or not at all; return its path."""
+    return atomic_write(
+        png_path(path), lambda temporary: figure.savefig(temporary, format="png", dpi=DPI)
+    )
+
+
+def save_table(frame: pd.DataFrame, path: str | Path) -> Path:
+    """Write the numbers of the figure ``path`` beside it, as a CSV file; return the CSV's path."""
+    return atomic_write(
+        png_path(path).with_suffix(".csv"),
+        lambda temporary: frame.to_csv(temporary, index=False, lineterminator="\n"),
+    )

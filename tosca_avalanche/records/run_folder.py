@@ -1,0 +1,127 @@
+"""The folder of one run: finished results, or a state to resume from, never something between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from tosca_avalanche.errors import RecordError
+from tosca_avalanche.files import atomic_write, write_json
+from tosca_avalanche.records.rows import COLUMNS
+
+
+class RunFolder:
+    """``ROOT/STREAM/METHOD/PROTOCOL/seed-N`` and, while it runs, ``seed-N.partial`` beside it.
+
+    Results appear under the final name by one rename, when all files are complete.
+
+    :param path: the final folder.
+    :param settings: the full configuration; results of other settings are never mixed in.
+    """
+
+    def __init__(self, path: str | Path, settings: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self.settings = json.loads(json.dumps(settings))
+        self.partial = self.path.with_name(self.path.name + ".partial")
+
+    @property
+    def lock(self) -> Path:
+        """File to lock while working on this run."""
+        return self.path.with_name(f".{self.path.name}.lock")
+
+    def finished(self) -> bool:
+        """Tell whether results of these very settings are there.
+
+        :raises RecordError: results of other settings are there, with what differs.
+        """
+        if not self.path.is_dir():
+            return False
+        found = read_json(self.path / "run.json").get("configuration")
+        differing = _differences(found, self.settings)
+        if differing:
+            raise RecordError(
+                f"{self.path} holds results of other settings: {'; '.join(differing[:5])}. Choose "
+                f"another results_root or label, or pass overwrite=true to replace them"
+            )
+        return True
+
+    def save_state(self, done: int, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
+        """Keep the state after ``done`` tasks; the earlier state stays until this one is whole."""
+        name = f"state-{done}.safetensors"
+        atomic_write(self.partial / name, lambda p: save_file(tensors, str(p)))
+        state = {"settings": self.settings, "done": done, "tensors": name, "rest": rest}
+        write_json(self.partial / "state.json", state)
+        for old in self.partial.glob("state-*.safetensors"):
+            if old.name != name:
+                old.unlink()
+
+    def load_state(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
+        """Return (tasks done, tensors, rest) of an interrupted run of these settings, if any."""
+        if not (self.partial / "state.json").is_file():
+            return None
+        state = read_json(self.partial / "state.json")
+        if state["settings"] != self.settings:
+            return None
+        return state["done"], load_file(self.partial / state["tensors"]), state["rest"]
+
+    def finish(
+        self, record: dict[str, Any], rows: list[dict[str, Any]], tables: dict[str, pd.DataFrame]
+    ) -> None:
+        """Write ``run.json``, ``metrics.csv`` and the tables, then give the folder its name."""
+        staging = self.partial / "finished"
+        shutil.rmtree(staging, ignore_errors=True)
+        frame = pd.DataFrame(rows).reindex(columns=COLUMNS).astype({"eval_task": "Int64"})
+        for name, table in {"metrics.csv": frame, **tables}.items():
+            atomic_write(staging / name, lambda p, t=table: t.to_csv(p, index=False))  # type: ignore[misc]
+        write_json(staging / "run.json", {**record, "configuration": self.settings})
+        if self.path.is_dir():
+            replaced = self.partial / "replaced"
+            shutil.rmtree(replaced, ignore_errors=True)
+            os.replace(self.path, replaced)
+        os.replace(staging, self.path)
+        shutil.rmtree(self.partial)
+
+    def discard(self) -> None:
+        """Forget an interrupted run."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+
+
+def read_metrics(path: str | Path) -> pd.DataFrame:
+    """Read a ``metrics.csv``; blank values are NaN in the frame, n = 0 tells undefined ones."""
+    try:
+        frame = pd.read_csv(path, dtype={"eval_task": "Int64", "run_id": str})
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path} can't be read as a metrics table: {error}") from error
+    missing = [c for c in COLUMNS if c not in frame.columns]
+    if missing:
+        raise RecordError(f"{path} has no column {missing[0]!r}; it is no metrics table of a run")
+    return frame
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object; a damaged file is an error that names it."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(
+            f"{path} can't be read as JSON ({error}); delete its folder and run again"
+        ) from error
+    if not isinstance(value, dict):
+        raise RecordError(f"{path} holds no JSON object; delete its folder and run again")
+    return value
+
+
+def _differences(found: Any, wanted: Any, key: str = "") -> list[str]:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        out = []
+        for k in sorted(found.keys() | wanted.keys()):
+            out += _differences(found.get(k), wanted.get(k), f"{key}.{k}" if key else k)
+        return out
+    return [] if found == wanted else [f"{key} is {found!r} there, {wanted!r} here"]

@@ -1,0 +1,87 @@
+"""From the metrics of single runs to means over seeds."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tosca_avalanche.errors import RecordError
+
+HEADLINE = (
+    "A_bar",
+    "A_last",
+    "forgetting_max",
+    "avg_task_acc",
+    "selection_acc",
+    "params_total",
+    "train_s",
+    "eval_ms_per_image",
+)
+
+
+def summarise(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per (stream, method, protocol, metric): mean, std (ddof 1), n seeds.
+
+    Takes each metric's value after the last task (``train_s`` is summed over tasks).
+    With one seed std is blank. A metric that is undefined in some runs of a group is an
+    error: its mean would hide that.
+
+    :param frame: metrics of several runs, concatenated.
+    :raises RecordError: a seed twice in a group, groups of unequal length, or a metric
+        defined for some seeds only.
+    """
+    last = frame[frame["after_task"] == frame.groupby("run_id")["after_task"].transform("max")]
+    value = last[last["metric"].isin(HEADLINE)]
+    seconds = (
+        frame[frame["metric"] == "train_s"]
+        .groupby(["run_id", "method", "stream", "seed", "protocol", "metric"], as_index=False)
+        .agg(value=("value", "sum"))
+    )
+    value = pd.concat([value[value["metric"] != "train_s"], seconds])
+    keys = ["stream", "method", "protocol", "metric"]
+    twice = value[value.duplicated([*keys, "seed"], keep=False)]
+    if len(twice):
+        one = twice.iloc[0]
+        raise RecordError(
+            f"seed {one['seed']} of {one['method']} ({one['protocol']}) is there more than once: "
+            f"runs with different class orders or settings can't be averaged together"
+        )
+    mixed = value.groupby(keys)["value"].agg(lambda v: 0 < v.isna().sum() < len(v))
+    if mixed.any():
+        raise RecordError(f"{mixed[mixed].index[0]} is undefined for some seeds only")
+    grouped = value.groupby(keys)["value"].agg(["mean", "std", "count"]).reset_index()
+    seeds = value.groupby(keys[:3])["seed"].nunique().rename("seeds").reset_index()
+    out = grouped.merge(seeds, on=keys[:3]).rename(columns={"count": "n"})
+    order = {metric: i for i, metric in enumerate(HEADLINE)}
+    return out.sort_values(["stream", "protocol", "method", "metric"], key=lambda c: c.map(order)
+                           if c.name == "metric" else c).reset_index(drop=True)
+
+
+def table(summary: pd.DataFrame, protocol: str) -> str:
+    """Return a text table (Markdown) of one protocol; protocols never share a column."""
+    part = summary[summary["protocol"] == protocol]
+    lines = [
+        "| method | seeds | A-bar (%) | A_last (%) | forgetting, max form (points) | "
+        "module selection (%) | learned numbers | train (s) | eval (ms/image) |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for method, rows in part.groupby("method", sort=False):
+        by = rows.set_index("metric")
+        cells = [
+            _cell(by, "A_bar", 100, 1),
+            _cell(by, "A_last", 100, 1),
+            _cell(by, "forgetting_max", 100, 1),
+            _cell(by, "selection_acc", 100, 1),
+            _cell(by, "params_total", 1, 0),
+            _cell(by, "train_s", 1, 1),
+            _cell(by, "eval_ms_per_image", 1, 2),
+        ]
+        lines.append(f"| {method} | {int(rows['seeds'].iloc[0])} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(by: pd.DataFrame, metric: str, factor: float, digits: int) -> str:
+    if metric not in by.index or pd.isna(by.loc[metric, "mean"]):
+        return "–"
+    mean, std = by.loc[metric, "mean"] * factor, by.loc[metric, "std"] * factor
+    text = f"{mean:,.{digits}f}"
+    return text if pd.isna(std) or metric == "params_total" else f"{text} ± {std:.{digits}f}"

@@ -1,0 +1,22 @@
+"""Avalanche strategies, one method a file. A new file here registers itself."""
+
+import importlib
+import pkgutil
+
+from tosca_avalanche.strategies.registry import find_strategy, register, strategy_names
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+from tosca_avalanche.strategies.base import FrozenBackboneStrategy  # noqa: E402
+from tosca_avalanche.strategies.simplecil import SimpleCILStrategy  # noqa: E402
+from tosca_avalanche.strategies.tosca import TOSCAStrategy  # noqa: E402
+
+__all__ = [
+    "FrozenBackboneStrategy",
+    "SimpleCILStrategy",
+    "TOSCAStrategy",
+    "find_strategy",
+    "register",
+    "strategy_names",
+]

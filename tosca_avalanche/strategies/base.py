@@ -1,0 +1,221 @@
+"""What every strategy on a frozen backbone shares."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from avalanche.benchmarks.utils.data_loader import collate_from_data_or_kwargs
+from avalanche.training.plugins.evaluation import default_evaluator
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
+from torch.utils.data import DataLoader
+
+from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.features import SeededViews
+from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
+from tosca_avalanche.seeding import derive_seed, generator
+
+OptimizerLike = Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer] | None
+SchedulerFactory = Callable[[Optimizer, int], LRScheduler] | None
+
+
+class FrozenBackboneStrategy(SupervisedTemplate):
+    """Avalanche's supervised loop around an :class:`IncrementalNet`.
+
+    A subclass builds its net and passes it on; it may override ``default_optimizer``.
+
+    Kept from Avalanche: all hooks, plugins, loggers, metrics, ``eval_every``, both
+    benchmark families. Different from ``Naive``, on purpose:
+
+    - a new optimiser for each experience, over trainable parameters only, and a new
+      scheduler with it, stepped once per epoch;
+    - every image of an experience is seen once per epoch, whatever its task label
+      (Avalanche's task-balanced loader repeats images of small groups);
+    - shuffling and augmentation draw from private generators of (seed, task, epoch), so
+      that evaluations in between, workers and a restart change nothing;
+    - outputs are padded with columns that never win, so that labels not seen yet can be
+      evaluated; evaluation never grows the model.
+
+    :param model: the net.
+    :param optimizer: a factory ``params -> Optimizer``; or an optimiser, whose class and
+        settings are used anew for each experience; or None for the method's default.
+    :param scheduler: a factory ``(optimizer, epochs) -> LRScheduler``, stepped per epoch;
+        None for the method's default.
+    :param train_views: 0 trains on the evaluation view of each image (the backbone is
+        frozen, so this is all it needs once); "fresh" trains on new random views of the
+        benchmark's training transform in each epoch, as the authors do.
+    :param seed: seed of shuffling, augmentation and initial values.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__init__ = _model_by_position(cls.__init__)  # type: ignore[method-assign]
+
+    def __init__(
+        self,
+        *,
+        model: IncrementalNet,
+        optimizer: OptimizerLike = None,
+        scheduler: SchedulerFactory = None,
+        criterion: Any = None,
+        train_mb_size: int = 48,
+        train_epochs: int = 1,
+        eval_mb_size: int | None = 64,
+        device: str | torch.device = "cpu",
+        plugins: Any = None,
+        evaluator: Any = default_evaluator,
+        eval_every: int = -1,
+        peval_mode: str = "epoch",
+        train_views: int | str = 0,
+        seed: int = 0,
+    ) -> None:
+        if train_views not in (0, "fresh"):
+            raise ValueError(f"train_views={train_views!r} is unknown; choose 0 or 'fresh'")
+        super().__init__(
+            model=model,
+            optimizer=None,
+            criterion=nn.CrossEntropyLoss() if criterion is None else criterion,
+            train_mb_size=train_mb_size,
+            train_epochs=train_epochs,
+            eval_mb_size=eval_mb_size,
+            device=device,
+            plugins=plugins,
+            evaluator=evaluator,
+            eval_every=eval_every,
+            peval_mode=peval_mode,
+        )
+        self.model.to(self.device)
+        self.optimizer_factory = _as_factory(optimizer)
+        self.scheduler_factory = scheduler
+        self.scheduler: LRScheduler | None = None
+        self.train_views, self.seed = train_views, seed
+        self.task = 0
+        """Index of the experience in training, counting from the net's first."""
+
+    # ---- data
+
+    def _before_training_exp(self, **kwargs: Any) -> None:
+        # counted by the net, not by Avalanche's clock: a resumed run starts a new clock
+        self.task = self.model.n_tasks
+        super()._before_training_exp(**kwargs)
+
+    def train_dataset_adaptation(self, **kwargs: Any) -> None:
+        """Choose the view that training sees."""
+        super().train_dataset_adaptation(**kwargs)
+        if self.train_views == 0:
+            self.adapted_dataset = self.experience.dataset.eval()
+
+    def make_train_dataloader(
+        self, num_workers: int = 0, shuffle: bool = True, drop_last: bool = False, **kwargs: Any
+    ) -> None:
+        """Make the loader of an epoch: every image once, in a seeded order."""
+        data = self.adapted_dataset
+        options: dict[str, Any] = {"num_workers": num_workers, "drop_last": drop_last}
+        collate_from_data_or_kwargs(data, options)
+        if self.train_views == "fresh":
+            data = SeededViews(data, derive_seed(self.seed, "views", self.task))
+        self._views = data
+        self.dataloader = DataLoader(
+            data,
+            batch_size=self.train_mb_size,
+            shuffle=shuffle,
+            generator=torch.Generator(),
+            **options,
+        )
+
+    def _before_training_epoch(self, **kwargs: Any) -> None:
+        epoch = self.clock.train_exp_epochs
+        if isinstance(self._views, SeededViews):
+            self._views.view = epoch
+        seed = derive_seed(self.seed, "shuffle", self.task, epoch)
+        self.dataloader.generator.manual_seed(seed)
+        super()._before_training_epoch(**kwargs)
+
+    def make_eval_dataloader(self, num_workers: int = 0, **kwargs: Any) -> None:
+        """Make the loader of an evaluation: the images in their order."""
+        options: dict[str, Any] = {"num_workers": num_workers}
+        collate_from_data_or_kwargs(self.adapted_dataset, options)
+        self.dataloader = DataLoader(
+            self.adapted_dataset,
+            batch_size=self.eval_mb_size,
+            generator=generator(self.seed, "eval"),
+            **options,
+        )
+
+    # ---- model
+
+    def check_model_and_optimizer(self, **kwargs: Any) -> None:
+        """Make the optimiser and scheduler of the experience; the model has grown already."""
+        self.model = self.model.to(self.device)
+        self.make_optimizer(**kwargs)
+
+    def model_adaptation(self, model: nn.Module | None = None) -> nn.Module:
+        """Leave the model as it is: only training grows it."""
+        return (self.model if model is None else model).to(self.device)
+
+    def make_optimizer(self, **kwargs: Any) -> None:
+        """Make a new optimiser over the trainable parameters, and its scheduler."""
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = self.scheduler = None
+        if not parameters:
+            return
+        factory = self.optimizer_factory or self.default_optimizer
+        self.optimizer = factory(parameters)
+        schedule = self.scheduler_factory or self.default_scheduler
+        self.scheduler = schedule(self.optimizer, self.train_epochs)
+
+    def default_optimizer(self, parameters: list[nn.Parameter]) -> Optimizer:
+        """Return the method's own optimiser."""
+        raise NotImplementedError
+
+    def default_scheduler(self, optimizer: Optimizer, epochs: int) -> LRScheduler:
+        """Return the method's own scheduler: cosine per epoch down to 1e-8."""
+        return CosineAnnealingLR(optimizer, T_max=max(1, epochs), eta_min=1e-8)
+
+    def _after_training_epoch(self, **kwargs: Any) -> None:
+        if self.scheduler is not None:
+            self.scheduler.step()
+        super()._after_training_epoch(**kwargs)
+
+    def forward(self) -> Tensor:
+        """Return outputs [B, width], wide enough for every label of the batch."""
+        outputs = self.model(self.mb_x, self.task_ids())
+        return pad_outputs(outputs, int(self.mb_y.max()) + 1)
+
+    def task_ids(self) -> Tensor | None:
+        """Return the true task of each image of the batch, for methods that ask for it."""
+        return None
+
+    def backward(self) -> None:
+        """Refuse a loss that is not finite before it spoils the weights."""
+        if not torch.isfinite(self.loss).all():
+            raise TrainingError(
+                f"the loss became {float(self.loss)} in experience {self.task}, "
+                f"epoch {self.clock.train_exp_epochs}, batch {self.clock.train_epoch_iterations}; "
+                f"lower the learning rate or look at the images of that batch"
+            )
+        super().backward()
+
+
+def _as_factory(optimizer: OptimizerLike) -> Callable[[Any], Optimizer] | None:
+    if isinstance(optimizer, Optimizer):
+        # the given one holds the parameters of the frozen backbone: only its settings are of use
+        return functools.partial(type(optimizer), **optimizer.defaults)
+    return optimizer
+
+
+def _model_by_position(init: Callable[..., None]) -> Callable[..., None]:
+    """Let the model be given by position, where Avalanche wants keywords only."""
+
+    @functools.wraps(init)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) == 1 and "model" not in kwargs:
+            args, kwargs = (), {"model": args[0], **kwargs}
+        init(self, *args, **kwargs)
+
+    return wrapped
