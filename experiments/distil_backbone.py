@@ -273,8 +273,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--steps", type=int, help="a repeatable budget in place of --minutes")
     add("--seed", type=int, default=0)
     add("--bf16", action=argparse.BooleanOptionalAction, default=True)
-    for name, default in DEFAULTS.items():
-        add(f"--{name.replace('_', '-')}", type=type(default), default=default, help="%(default)s")
+    for key, value in DEFAULTS.items():
+        add("--" + key.replace("_", "-"), type=type(value), default=value, help=f"default {value}")
     args = parser.parse_args(argv)
     for name in (*DEFAULTS, "steps", "per_class"):
         if (value := getattr(args, name)) is not None and not value > 0:

@@ -1,0 +1,60 @@
+"""Configuration: groups from signatures, and refusals that name the nearest key."""
+
+import pytest
+
+from experiments.config import compose, register_configs, to_settings
+from experiments.run import identity, protocol_of, run_path
+
+register_configs()
+
+
+def settings(*overrides):
+    return to_settings(compose(list(overrides)))
+
+
+def test_defaults_are_the_strategys():
+    method = settings()["method"]
+    assert method["l1"] == 5e-4 and method["selection"] == "entropy"
+    assert method["train_epochs"] == 20 and method["train_views"] == 0
+    assert settings("method=simplecil")["method"]["train_mb_size"] == 64
+    assert settings("stream=digits", "stream.classes_per_task=[5,5]")["stream"] == {
+        "name": "digits",
+        "label": None,
+        "classes_per_task": [5, 5],
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("method=tosco", "did you mean 'tosca'"),
+        ("stream=digit", "did you mean 'digits'"),
+        ("method.epohs=3", "did you mean 'method.train_epochs'"),
+        ("sed=3", "did you mean 'seed'"),
+        ("+method.new=3", "unknown key 'method.new'"),
+        ("method.lr=abc", "method.lr"),
+        ("seed=1.5", "seed"),
+        ("stream=folder", "stream.root has no default"),
+    ],
+)
+def test_what_is_refused(override, says):
+    with pytest.raises(ValueError, match=says):
+        settings(override)
+
+
+def test_protocols_and_paths():
+    assert protocol_of(settings("method=simplecil")) == "per-image"
+    assert protocol_of(settings("method.selection=oracle")) == "oracle-task"
+    batch = settings("method.selection=entropy-batch", "results_root=r")
+    assert str(run_path(batch)) == "r/digits/tosca/batch48-sorted/seed-1993"
+    shuffled = settings("method.selection=entropy-batch", "eval_order=shuffled", "seed=3")
+    assert str(run_path(shuffled)) == "results/digits/tosca/batch48-shuffled/seed-3"
+    own_order = settings("seed=3", "class_order_seed=4", "method.label=mine")
+    assert str(run_path(own_order)) == "results/digits/mine/per-image/seed-3-order-4"
+    folder = settings("stream=folder", "stream.root=/x/cifar100.tar")
+    assert run_path(folder).parts[1] == "cifar100"
+
+
+def test_where_results_go_is_no_part_of_a_runs_identity():
+    a, b = settings("results_root=a", "overwrite=true"), settings("results_root=b")
+    assert identity(a) == identity(b)

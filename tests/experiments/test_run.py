@@ -1,0 +1,168 @@
+"""Runs from start to finish on the real stream and backbone, in few epochs."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import compare
+from experiments.config import compose, register_configs, to_settings
+from experiments.run import Run, execute
+from tosca_avalanche.errors import RecordError
+
+register_configs()
+TIMES = ("train_s", "eval_ms_per_image")
+FAST = ("stream.classes_per_task=[4,4,2]", "backbone.weights=random")
+
+
+def settings(root, *overrides):
+    return to_settings(compose([f"results_root={root}", *FAST, *overrides]))
+
+
+def numbers(folder):
+    frame = pd.read_csv(folder / "metrics.csv")
+    return frame[~frame["metric"].isin(TIMES)].to_csv()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    root = tmp_path_factory.mktemp("results")
+    return {
+        name: execute(settings(root, f"method={name}", *extra))
+        for name, extra in (("tosca", ["method.train_epochs=1"]), ("simplecil", []))
+    }
+
+
+def test_what_a_run_writes(finished):
+    folder = finished["tosca"]
+    frame = pd.read_csv(folder / "metrics.csv")
+    names = {"acc", "A_t", "A_bar", "A_last", "forgetting_max", "forgetting_after_learning", "bwt",
+             "avg_task_acc", "selection_acc", "sparsity_zero", "sparsity_1e-3", "params_total",
+             "params_trainable", "train_s", "eval_ms_per_image"}  # fmt: skip
+    assert set(frame["metric"]) == names
+    record = json.loads((folder / "run.json").read_text())
+    assert record["protocol"] == "per-image" and record["task_sizes"] == [4, 4, 2]
+    assert len(record["backbone"]["fingerprint"]) == 64
+    assert record["parameters"]["backbone"] == 2_719_296
+    module, rows = 4 * 192 * 12 + 3 * 192 + 12, 192
+    assert record["parameters"]["per_task"] == [module + 4 * rows + 1, module + 4 * rows,
+                                                module + 2 * rows]  # fmt: skip
+    trained = frame[frame["metric"] == "params_trainable"]["value"].tolist()
+    assert trained == [module + 4 * rows + 1, module + 4 * rows + 1, module + 2 * rows + 1]
+    table = pd.read_csv(folder / "selection.csv")
+    last = table[table["after_task"] == 2]
+    assert last["count"].sum() == 450
+    right = last[last["task"] == last["module"]]["count"].sum() / 450
+    own = frame[(frame["metric"] == "selection_acc") & (frame["after_task"] == 2)]
+    assert own["value"].item() == pytest.approx(right)
+
+
+def test_simplecil_has_no_modules(finished):
+    frame = pd.read_csv(finished["simplecil"] / "metrics.csv")
+    assert not {"selection_acc", "sparsity_zero"} & set(frame["metric"])
+    assert not (finished["simplecil"] / "selection.csv").exists()
+    assert frame[frame["metric"] == "params_trainable"]["value"].eq(0).all()
+
+
+def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(finished, capsys):
+    root = finished["tosca"].parents[3]
+    before = (finished["tosca"] / "run.json").stat().st_mtime_ns
+    execute(settings(root, "method.train_epochs=1"))
+    assert "is finished" in capsys.readouterr().out
+    assert (finished["tosca"] / "run.json").stat().st_mtime_ns == before
+    with pytest.raises(RecordError, match=r"method\.train_epochs is 1 there, 2 here"):
+        execute(settings(root, "method.train_epochs=2"))
+
+
+@pytest.mark.parametrize("method", ["tosca", "simplecil"])
+def test_an_interrupted_run_ends_with_the_same_numbers(method, finished, tmp_path, monkeypatch):
+    extra = ["method.train_epochs=1"] if method == "tosca" else []
+    mine = settings(tmp_path, f"method={method}", *extra)
+    learn = Run.learn
+
+    def interrupted(self, t):
+        if t == 2:
+            raise KeyboardInterrupt
+        learn(self, t)
+
+    monkeypatch.setattr(Run, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute(mine)
+    monkeypatch.setattr(Run, "learn", learn)
+    learned = []
+    monkeypatch.setattr(Run, "learn", lambda self, t: (learned.append(t), learn(self, t)))
+    folder = execute(mine)
+    assert learned == [2]
+    assert numbers(folder) == numbers(finished[method])
+
+
+def test_protocols_share_the_training_and_not_the_folder(finished, tmp_path):
+    folders = {}
+    for protocol in ("entropy-batch", "oracle"):
+        mine = settings(tmp_path, "method.train_epochs=1", f"method.selection={protocol}")
+        folders[protocol] = execute(mine)
+    assert folders["entropy-batch"].parts[-2] == "batch48-sorted"
+    assert folders["oracle"].parts[-2] == "oracle-task"
+    oracle = pd.read_csv(folders["oracle"] / "metrics.csv")
+    assert oracle[oracle["metric"] == "selection_acc"]["value"].eq(1).all()
+    # one task: no choice to make, so all protocols agree
+    first = [
+        frame[(frame["metric"] == "A_t") & (frame["after_task"] == 0)]["value"].item()
+        for frame in (pd.read_csv(f / "metrics.csv") for f in (finished["tosca"], *folders.values()))
+    ]
+    assert np.ptp(first) == 0
+
+
+def test_compare(finished, monkeypatch, capsys):
+    root = finished["tosca"].parents[3]
+    arguments = ["methods=[tosca,simplecil]", "seeds=[1993]", f"results_root={root}",
+                 "method.train_epochs=1", *FAST]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
+    compare.main()
+    out = capsys.readouterr().out
+    assert "| simplecil | 1 |" in out and "| tosca | 1 |" in out and "protocol per-image" in out
+    written = {p.name for p in (root / "digits").iterdir()}
+    assert {"summary.csv", "summary.md", "accuracy.png", "accuracy.csv", "forgetting.png",
+            "forgetting.csv"} <= written  # fmt: skip
+    assert (finished["tosca"].parent / "selection.png").exists()
+    summary = pd.read_csv(root / "digits/summary.csv")
+    frame = pd.read_csv(finished["tosca"] / "metrics.csv")
+    for metric in ("A_bar", "A_last"):
+        ours = summary[(summary["method"] == "tosca") & (summary["metric"] == metric)]
+        assert ours["mean"].item() == pytest.approx(
+            frame[frame["metric"] == metric]["value"].item()
+        )
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("methods=[tosca,simplecli]", "did you mean 'simplecil'"),
+        ("method=tosca", r"methods=\[...\]"),
+        ("method.nothing=3", "has the key 'method.nothing'"),
+        ("sedes=[1]", "unknown key 'sedes'"),
+    ],
+)
+def test_compare_refuses(argument, says):
+    with pytest.raises(ValueError, match=says):
+        compare.plan([argument])
+
+
+def test_the_command_line_says_errors_in_one_line():
+    command = [sys.executable, "-m", "experiments.run", "method.epohs=1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "did you mean 'method.train_epochs'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_seeds_of_order_and_training_are_separate(tmp_path):
+    a = Run(settings(tmp_path, "seed=1", "class_order_seed=5"), None)
+    b = Run(settings(tmp_path, "seed=2", "class_order_seed=5"), None)
+    c = Run(settings(tmp_path, "seed=1"), None)
+    assert a.benchmark.class_order == b.benchmark.class_order != c.benchmark.class_order
+    assert (a.strategy.seed, b.strategy.seed, c.strategy.seed) == (1, 2, 1)
+
+

@@ -1,0 +1,284 @@
+"""What every strategy must do on every kind of benchmark."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from avalanche.benchmarks import benchmark_from_datasets
+from avalanche.benchmarks.utils import as_classification_dataset
+from avalanche.evaluation.metrics import accuracy_metrics, forgetting_metrics, loss_metrics
+from avalanche.training.plugins import EvaluationPlugin
+from torch.utils.data import TensorDataset
+
+from tests.conftest import TinyNet, blobs
+from tests.strategies.methods import METHODS, make
+from tests.streams import STREAMS, classic, new_family, of_tasks
+from tosca_avalanche.backbones import load_backbone
+from tosca_avalanche.plugins import AccuracyMatrixPlugin
+from tosca_avalanche.strategies import strategy_names
+
+pytestmark = pytest.mark.filterwarnings("ignore:No loggers", "ignore:.*cross-entropy is 0")
+methods = pytest.mark.parametrize("method", METHODS)
+
+
+def test_every_registered_strategy_is_in_the_suite():
+    assert sorted(METHODS) == strategy_names()
+
+
+def outputs(strategy, x):
+    strategy.model.eval()
+    with torch.no_grad():
+        return strategy.model(x)
+
+
+def learned(method, backbone, benchmark, **settings):
+    strategy = make(method, backbone, **settings)
+    for experience in benchmark.train_stream:
+        strategy.train(experience, eval_streams=[])
+    return strategy
+
+
+@methods
+@pytest.mark.parametrize("stream", STREAMS)
+def test_learns_and_is_tested_before_between_and_after(method, stream, backbone):
+    benchmark = STREAMS[stream]()
+    matrix = AccuracyMatrixPlugin()
+    strategy = make(method, backbone, plugins=[matrix])
+    strategy.eval(benchmark.test_stream)
+    for t, experience in enumerate(benchmark.train_stream):
+        strategy.train(experience, eval_streams=[])
+        before = {k: v.clone() for k, v in strategy.model.state_dict().items()}
+        strategy.eval(benchmark.test_stream)
+        after = strategy.model.state_dict()
+        assert before.keys() == after.keys(), "evaluation must not grow the model"
+        assert all(torch.equal(before[k], after[k]) for k in before)
+        assert strategy.model.n_tasks == t + 1
+    last = matrix.correct[-1] / matrix.total[-1]
+    chance = 1 / len(strategy.model.classes)
+    assert matrix.correct[-1].sum() / matrix.total[-1].sum() > chance, last
+
+
+@methods
+def test_predictions_do_not_depend_on_the_batch(method, backbone):
+    strategy = learned(method, backbone, classic())
+    x = blobs(6, 7, 3).tensors[0]
+    whole = outputs(strategy, x).argmax(1)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(outputs(strategy, x[order]).argmax(1), whole[order])
+    for size in (1, 7):
+        parts = [outputs(strategy, part).argmax(1) for part in x.split(size)]
+        assert torch.equal(torch.cat(parts), whole)
+
+
+@methods
+def test_changing_one_image_leaves_the_others_bit_equal(method, backbone):
+    strategy = learned(method, backbone, classic())
+    x = blobs(6, 7, 3).tensors[0]
+    before = outputs(strategy, x)
+    x[5] = 100.0
+    after = outputs(strategy, x)
+    rest = [i for i in range(len(x)) if i != 5]
+    assert torch.equal(before[rest], after[rest])
+    assert not torch.equal(before[5], after[5])
+
+
+@methods
+def test_task_labels_at_test_do_not_matter(method):
+    """Right, wrong and absent test task labels give the same predictions."""
+    rows = []
+    for labels in (lambda t: t, lambda t: 2 - t, None):
+        matrix = AccuracyMatrixPlugin()
+        strategy = learned(method, load_backbone(TinyNet()), classic(), plugins=[matrix])
+        benchmark = classic(task_labels=labels is not None)
+        for t, experience in enumerate(benchmark.test_stream):
+            if labels is not None:
+                experience.dataset = as_task(experience.dataset, labels(t))
+                assert set(experience.dataset.targets_task_labels) == {labels(t)}
+        strategy.eval(benchmark.test_stream)
+        rows.append(matrix.correct[-1].tolist())
+    assert rows[0] == rows[1] == rows[2]
+
+
+def as_task(dataset, label):
+    from avalanche.benchmarks.utils.data_attribute import TaskLabels
+
+    constant = TaskLabels([label] * len(dataset))
+    return dataset.update_data_attribute("targets_task_labels", constant)
+
+
+@methods
+def test_the_backbone_is_never_changed(method, backbone):
+    before = {k: v.clone() for k, v in backbone.state_dict().items()}
+    strategy = learned(method, backbone, classic())
+    strategy.model.train()
+    assert not any(m.training for m in strategy.model.backbone.modules())
+    after = strategy.model.backbone.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert not any(p.requires_grad for p in strategy.model.backbone.parameters())
+
+
+class OnceOnly(TensorDataset):
+    """Training images that can't be read any more once their task is over."""
+
+    closed = False
+
+    def __getitem__(self, index):
+        if self.closed:
+            raise AssertionError("training images of an earlier task were read again")
+        return super().__getitem__(index)
+
+
+@methods
+def test_earlier_training_data_is_never_read_again(method, backbone):
+    raw = []
+    for labels in ([0, 1], [2, 3], [4]):
+        base = blobs(0, 8, 1, labels=labels)
+        data = OnceOnly(*base.tensors)
+        data.targets = base.targets
+        raw.append(data)
+    benchmark = benchmark_from_datasets(train=[as_classification_dataset(d) for d in raw])
+    strategy = make(method, backbone)
+    for data, experience in zip(raw, benchmark.train_stream, strict=True):
+        strategy.train(experience, eval_streams=[])
+        data.closed = True
+    with pytest.raises(AssertionError, match="earlier task"):
+        strategy.train(benchmark.train_stream[0], eval_streams=[])
+
+
+@methods
+def test_what_was_learned_earlier_stays_bit_equal(method, backbone):
+    benchmark = of_tasks([[0, 1], [2, 3], [4, 5]])
+    strategy = make(method, backbone)
+    strategy.train(benchmark.train_stream[0], eval_streams=[])
+    first = prototypes(strategy)[:2].clone()
+    modules = [p.clone() for p in module_parameters(strategy)]
+    for experience in benchmark.train_stream[1:]:
+        strategy.train(experience, eval_streams=[])
+    assert torch.equal(prototypes(strategy)[:2], first)
+    for old, new in zip(modules, module_parameters(strategy), strict=False):
+        assert torch.equal(old, new)
+
+
+def prototypes(strategy):
+    model = strategy.model
+    return model.head.rows if hasattr(model, "head") else model.prototypes
+
+
+def module_parameters(strategy):
+    return list(strategy.model.bank.parameters()) if hasattr(strategy.model, "bank") else []
+
+
+@methods
+def test_resuming_from_a_state_is_bit_equal(method):
+    benchmark = of_tasks([[0, 1], [2, 3], [1, 4]])
+    whole = learned(method, load_backbone(TinyNet()), benchmark, seed=3)
+    first = make(method, load_backbone(TinyNet()), seed=3)
+    first.train(benchmark.train_stream[0], eval_streams=[])
+    torch.randn(17)  # whatever else draws from the global generator
+    second = make(method, load_backbone(TinyNet()), seed=3)
+    second.model.restore(*first.model.state())
+    for experience in benchmark.train_stream[1:]:
+        second.train(experience, eval_streams=[])
+    x = blobs(5, 9, 3).tensors[0]
+    assert torch.equal(outputs(whole, x), outputs(second, x))
+
+
+@methods
+def test_evaluations_in_between_and_seeds(method):
+    """eval_every, workers and the global random state change nothing; the seed may."""
+    x = blobs(6, 9, 3).tensors[0]
+    results = []
+    for i, extra in enumerate(({}, {"eval_every": 1}, {"eval_every": 0})):
+        torch.manual_seed(i)
+        strategy = make(method, load_backbone(TinyNet()), **extra)
+        benchmark = new_family()
+        for experience in benchmark.train_stream:
+            strategy.train(experience, eval_streams=[benchmark.test_stream])
+        results.append(outputs(strategy, x))
+    strategy = make(method, load_backbone(TinyNet()))
+    for experience in new_family().train_stream:
+        strategy.train(experience, eval_streams=[], num_workers=2)
+    results.append(outputs(strategy, x))
+    assert all(torch.equal(results[0], r) for r in results[1:])
+
+
+@methods
+@pytest.mark.parametrize("family", [classic, new_family])
+def test_avalanche_metrics_agree_with_ours(method, family, backbone):
+    metrics = EvaluationPlugin(
+        accuracy_metrics(epoch=True, experience=True, stream=True),
+        loss_metrics(experience=True),
+        forgetting_metrics(experience=True, stream=True),
+        loggers=[],
+    )
+    matrix = AccuracyMatrixPlugin()
+    strategy = make(method, backbone, evaluator=metrics, plugins=[matrix])
+    benchmark = family()
+    for experience in benchmark.train_stream:
+        strategy.train(experience, eval_streams=[])
+        result = strategy.eval(benchmark.test_stream)
+    name = next(k for k in result if k.startswith("Top1_Acc_Stream/eval_phase/test_stream"))
+    assert result[name] == pytest.approx(matrix.correct[-1].sum() / matrix.total[-1].sum())
+    losses = [v for k, v in result.items() if k.startswith("Loss_Exp")]
+    assert len(losses) == 3 and np.isfinite(losses).all()
+    assert any(k.startswith("StreamForgetting") for k in result)
+
+
+@methods
+def test_default_evaluator_and_loggers(method, backbone, capsys):
+    cls, own = METHODS[method]
+    strategy = cls(backbone, **own)
+    benchmark = classic()
+    strategy.train(benchmark.train_stream[0])
+    strategy.eval(benchmark.test_stream)
+    assert "Top1_Acc_Stream" in capsys.readouterr().out
+
+
+@methods
+def test_the_model_goes_by_position_or_by_name_without_a_warning(method, backbone):
+    cls, own = METHODS[method]
+
+    class Child(cls):
+        """A user's subclass."""
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="No loggers")
+        cls(backbone, evaluator=None, **own)
+        cls(model=backbone, evaluator=None, **own)
+        Child(backbone, evaluator=None, **own)
+    with pytest.raises(TypeError, match="lrr"):
+        cls(backbone, lrr=1)
+
+
+@methods
+def test_negative_and_huge_labels_are_refused_by_name(method, backbone):
+    for label in (-1, 2_000_000):
+        data = blobs(0, 3, 1, labels=[0, 1])
+        y = torch.where(data.tensors[1] == 1, label, 0)
+        bad = TensorDataset(data.tensors[0], y)
+        bad.targets = y.tolist()
+        benchmark = benchmark_from_datasets(train=[as_classification_dataset(bad)])
+        with pytest.raises(ValueError, match=str(label)):
+            make(method, backbone).train(benchmark.train_stream[0])
+
+
+@methods
+def test_a_plain_module_of_unknown_width(method):
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 10))
+    strategy = learned(method, module, classic())
+    assert strategy.model.backbone.embed_dim == 10
+
+
+@methods
+def test_many_tasks_at_once(method, backbone):
+    """train() takes a whole stream, one experience after another."""
+    benchmark = classic()
+    strategy = make(method, backbone)
+    strategy.train(benchmark.train_stream, eval_streams=[])
+    one_by_one = learned(method, load_backbone(TinyNet()), classic())
+    x = blobs(6, 9, 3).tensors[0]
+    assert torch.equal(outputs(strategy, x), outputs(one_by_one, x))
