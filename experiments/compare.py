@@ -62,9 +62,7 @@ def plan(arguments: list[str]) -> list[dict[str, Any]]:
     shared = [a for a in rest if a not in for_methods]
     out = []
     for name in own["methods"]:
-        mine = [
-            a for a in for_methods if a.partition("=")[0].removeprefix("method.") in keys[name]
-        ]
+        mine = [a for a in for_methods if a.partition("=")[0].removeprefix("method.") in keys[name]]
         selections = own["selections"] if "selection" in keys[name] else [None]
         for selection in selections:
             chosen = [] if selection is None else [f"method.selection={selection}"]

@@ -147,7 +147,9 @@ class Run:
         workers = {"num_workers": self.settings["num_workers"]}
         self.strategy.train(self.benchmark.train_stream[t], eval_streams=[], **workers)
         self.timings["train_s"].append(time.perf_counter() - start)
-        self.parameters.append(count_parameters(self.strategy.model) - count_parameters(self.backbone))
+        self.parameters.append(
+            count_parameters(self.strategy.model) - count_parameters(self.backbone)
+        )
         trained = self.strategy.optimizer
         n_trained = (
             sum(p.numel() for g in trained.param_groups for p in g["params"]) if trained else 0

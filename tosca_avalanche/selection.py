@@ -67,8 +67,10 @@ def _first_argmin(values: Tensor) -> Tensor:
     """Index of the minimum over dim 0, the lowest index on ties (torch.argmin promises none)."""
     best = values.min(dim=0).values
     index = torch.arange(values.shape[0], device=values.device).unsqueeze(1)
-    return torch.where(values == best, index, values.shape[0]).min(dim=0).values.clamp(
-        max=values.shape[0] - 1
+    return (
+        torch.where(values == best, index, values.shape[0])
+        .min(dim=0)
+        .values.clamp(max=values.shape[0] - 1)
     )
 
 

@@ -49,7 +49,7 @@ def test_names_that_are_refused(name, says):
 
 
 def test_weights_that_can_not_be_fetched_are_never_random():
-    with pytest.raises(BackboneError, match="could not be fetched.*weights=FILE"):
+    with pytest.raises(BackboneError, match=r"could not be fetched.*weights=FILE"):
         load_backbone(NAME)
 
 

@@ -24,7 +24,9 @@ def test_embedded_preset_is_the_cards():
 
 def test_paper_preset():
     """Resize(size * 256 / 224), centre crop, pixels in [0, 1] and no mean or std."""
-    backbone = load_backbone("vit_tiny_patch16_224.augreg_in21k", weights="random", transform="paper")
+    backbone = load_backbone(
+        "vit_tiny_patch16_224.augreg_in21k", weights="random", transform="paper"
+    )
     image = picture(300, 256)
     out = backbone.transforms.eval(image)  # 256 high already: the resize is the identity
     box = image.crop((38, 16, 262, 240))

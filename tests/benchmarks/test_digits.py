@@ -15,7 +15,9 @@ def test_the_split_is_fixed_and_complete():
     assert sum(sizes["train"]) == 1347 and sum(sizes["test"]) == 450
     assert benchmark.class_order == [4, 2, 7, 6, 0, 3, 5, 8, 9, 1]
     assert [classes_of(e) for e in benchmark.train_stream] == [[2 * t, 2 * t + 1] for t in range(5)]
-    pixels = [item[0].tobytes() for s in benchmark.streams.values() for e in s for item in e.dataset]
+    pixels = [
+        item[0].tobytes() for s in benchmark.streams.values() for e in s for item in e.dataset
+    ]
     whole = [np.round(i * 255 / 16).astype(np.uint8).tobytes() for i in load_digits().images]
     assert sorted(pixels) == sorted(whole)
     again = digits(PLAIN)

@@ -70,13 +70,13 @@ def test_a_tar_that_leads_out_of_its_folder_is_refused(tmp_path, transforms, mon
 
 
 def test_what_is_wrong_is_named(root, transforms, tmp_path):
-    with pytest.raises(StreamError, match="nowhere does not exist.*ROOT/train/CLASS"):
+    with pytest.raises(StreamError, match=r"nowhere does not exist.*ROOT/train/CLASS"):
         folder(transforms, root=str(tmp_path / "nowhere"))
     (tmp_path / "empty" / "images").mkdir(parents=True)
     with pytest.raises(StreamError, match="holds images; expected"):
         folder(transforms, root=str(tmp_path / "empty"))
     (root / "test" / "lion").mkdir()
-    with pytest.raises(StreamError, match="class 'lion' has no images in .*train"):
+    with pytest.raises(StreamError, match=r"class 'lion' has no images in .*train"):
         folder(transforms, root=str(root), classes_per_task=2)
 
 

@@ -111,7 +111,9 @@ def test_protocols_share_the_training_and_not_the_folder(finished, tmp_path):
     # one task: no choice to make, so all protocols agree
     first = [
         frame[(frame["metric"] == "A_t") & (frame["after_task"] == 0)]["value"].item()
-        for frame in (pd.read_csv(f / "metrics.csv") for f in (finished["tosca"], *folders.values()))
+        for frame in (
+            pd.read_csv(f / "metrics.csv") for f in (finished["tosca"], *folders.values())
+        )
     ]
     assert np.ptp(first) == 0
 
@@ -164,5 +166,3 @@ def test_seeds_of_order_and_training_are_separate(tmp_path):
     c = Run(settings(tmp_path, "seed=1"), None)
     assert a.benchmark.class_order == b.benchmark.class_order != c.benchmark.class_order
     assert (a.strategy.seed, b.strategy.seed, c.strategy.seed) == (1, 2, 1)
-
-

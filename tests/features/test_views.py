@@ -30,7 +30,9 @@ def test_a_view_depends_on_seed_view_and_image_alone():
 def test_features_come_in_order_whatever_the_batch():
     backbone = load_backbone(TinyNet())
     data = blobs(3, 5, 0)
-    z, y = (torch.cat(part) for part in zip(*feature_batches(backbone, data, batch_size=4), strict=True))
+    z, y = (
+        torch.cat(part) for part in zip(*feature_batches(backbone, data, batch_size=4), strict=True)
+    )
     torch.testing.assert_close(z, backbone(data.tensors[0]))
     assert y.tolist() == data.targets
 

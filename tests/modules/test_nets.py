@@ -31,9 +31,7 @@ def test_inference_is_the_papers_written_out(backbone):
             best = None
             for t, module in enumerate(net.bank.luca):
                 v = module(z[i])
-                logits = [
-                    8.0 * F.cosine_similarity(v, row, dim=0).item() for row in net.head.rows
-                ]
+                logits = [8.0 * F.cosine_similarity(v, row, dim=0).item() for row in net.head.rows]
                 total = sum(math.exp(q) for q in logits)
                 p = [math.exp(q) / total for q in logits]
                 entropy = -sum(q * math.log(q) for q in p)

@@ -40,7 +40,7 @@ def test_the_penalty_is_lambda_times_the_sum(backbone):
 
 
 def zeros(strategy):
-    parameters = [p for p in strategy.model.bank.parameters()]
+    parameters = list(strategy.model.bank.parameters())
     return sum(int((p == 0).sum()) for p in parameters) / sum(p.numel() for p in parameters)
 
 

@@ -37,8 +37,8 @@ class FrozenBackbone(nn.Module):
         self.module = module.requires_grad_(False).eval()
         self.name, self.transforms = name, transforms
         self.architecture = architecture or f"{type(module).__qualname__}\n{module!r}"
-        known = embed_dim or getattr(module, "embed_dim", None) or getattr(
-            module, "num_features", None
+        known = (
+            embed_dim or getattr(module, "embed_dim", None) or getattr(module, "num_features", None)
         )
         self._embed_dim: int | None = int(known) if isinstance(known, int) else None
         self._fingerprint: str | None = None

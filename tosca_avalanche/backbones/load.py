@@ -25,7 +25,7 @@ from tosca_avalanche.errors import BackboneError
 from tosca_avalanche.seeding import seeded_globals
 
 EMBEDDED = "tiny_vit_64"
-_TINY_ARCHITECTURE = {
+_TINY_ARCHITECTURE: dict[str, Any] = {
     "img_size": 64,
     "patch_size": 8,
     "embed_dim": 192,
@@ -74,7 +74,9 @@ def load_backbone(
     """
     if isinstance(name, FrozenBackbone):
         if weights is not None or transform is not None:
-            raise BackboneError("this backbone is loaded already; give weights= or transform= first")
+            raise BackboneError(
+                "this backbone is loaded already; give weights= or transform= first"
+            )
         return name
     if isinstance(name, nn.Module):
         if weights is not None:
@@ -94,7 +96,9 @@ def _embedded(weights: str | Path | None, transform: str | Transforms | None) ->
     with seeded_globals(0):
         model = VisionTransformer(**_TINY_ARCHITECTURE)
     if weights is None:
-        with resources.as_file(resources.files(__package__) / "assets" / f"{EMBEDDED}.safetensors") as f:
+        with resources.as_file(
+            resources.files(__package__) / "assets" / f"{EMBEDDED}.safetensors"
+        ) as f:
             _load_into(model, load_file(f), str(f))
     elif weights != "random":
         _load_into(model, read_state_dict(weights), str(weights))
@@ -159,7 +163,7 @@ def _transforms(
     if transform in (None, "timm") and data_config is not None:
         return timm_preset(data_config)
     raise BackboneError(
-        f"transform={transform!r} is unknown here; choose one of {PRESETS} (\"timm\" only for named "
+        f'transform={transform!r} is unknown here; choose one of {PRESETS} ("timm" only for named '
         f"models) or pass a Transforms object"
     )
 

@@ -36,6 +36,7 @@ class ToRGB:
     """Turn a PIL image of any mode, or a uint8 array [H, W] or [H, W, 3], into RGB."""
 
     def __call__(self, image: Any) -> Image.Image:
+        """Return the RGB image."""
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image)
         if not isinstance(image, Image.Image):

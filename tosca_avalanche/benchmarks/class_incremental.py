@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -123,7 +124,7 @@ def class_incremental(
         array = np.asarray(targets)
         streams[name] = [
             whole.subset(np.flatnonzero((array >= a) & (array < b)).tolist())
-            for a, b in zip(starts[:-1], starts[1:], strict=True)
+            for a, b in itertools.pairwise(starts)
         ]
     benchmark = with_classes_timeline(benchmark_from_datasets(**streams))
     benchmark.class_order = order

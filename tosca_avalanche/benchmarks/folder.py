@@ -101,9 +101,7 @@ def unpack(archive: Path) -> Path:
 
 def class_folders(side: Path) -> list[Path]:
     """Return the class folders of one side, sorted; hidden ones are left out."""
-    return sorted(
-        p for p in side.iterdir() if p.is_dir() and not p.name.startswith((".", "__"))
-    )
+    return sorted(p for p in side.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
 
 
 def image_files(class_folder: Path) -> list[Path]:

@@ -49,9 +49,7 @@ class CosineHead(nn.Module):
         return len(self.frozen_rows) + len(self.new_rows)
 
     @torch.no_grad()
-    def grow(
-        self, n: int, init: str = "uniform", generator: torch.Generator | None = None
-    ) -> None:
+    def grow(self, n: int, init: str = "uniform", generator: torch.Generator | None = None) -> None:
         """Add ``n`` trainable rows; rows that were there are frozen, or kept trainable.
 
         :param init: "uniform" U(-1/sqrt d, 1/sqrt d); "zeros" (authors' code) for all but

@@ -94,7 +94,7 @@ class IncrementalNet(nn.Module):
         return self.classify(self.backbone(x), task_ids)
 
     def merge_rows(self, row_logits: Tensor) -> Tensor:
-        """Turn logits per row [..., R] into logits per seen class [..., C] (largest of its rows)."""
+        """Turn logits per row [..., R] into logits per class [..., C], the largest of its rows."""
         classes = self.classes
         if len(classes) == row_logits.shape[-1]:
             return row_logits

@@ -34,9 +34,7 @@ class LuCAPlugin(SupervisedPlugin):
     :param eval_mb_size: images per batch of the pass that makes the prototypes.
     """
 
-    def __init__(
-        self, *, l1: float = 5e-4, sparsity: str = "l1", eval_mb_size: int = 64
-    ) -> None:
+    def __init__(self, *, l1: float = 5e-4, sparsity: str = "l1", eval_mb_size: int = 64) -> None:
         super().__init__()
         if sparsity not in SPARSITIES:
             raise ValueError(f"LuCAPlugin: sparsity={sparsity!r}; choose one of {SPARSITIES}")

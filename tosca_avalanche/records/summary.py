@@ -52,8 +52,10 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     seeds = value.groupby(keys[:3])["seed"].nunique().rename("seeds").reset_index()
     out = grouped.merge(seeds, on=keys[:3]).rename(columns={"count": "n"})
     order = {metric: i for i, metric in enumerate(HEADLINE)}
-    return out.sort_values(["stream", "protocol", "method", "metric"], key=lambda c: c.map(order)
-                           if c.name == "metric" else c).reset_index(drop=True)
+    return out.sort_values(
+        ["stream", "protocol", "method", "metric"],
+        key=lambda c: c.map(order) if c.name == "metric" else c,
+    ).reset_index(drop=True)
 
 
 def table(summary: pd.DataFrame, protocol: str) -> str:

@@ -26,14 +26,14 @@ class SimpleCILStrategy(FrozenBackboneStrategy):
     :param model: the backbone: from ``load_backbone``, or any module from images to [B, d].
     """
 
-    def __init__(
-        self, *, model: nn.Module, train_mb_size: int = 64, **common: Any
-    ) -> None:
+    def __init__(self, *, model: nn.Module, train_mb_size: int = 64, **common: Any) -> None:
         for name in ("optimizer", "scheduler", "train_views"):
             if common.get(name):
                 raise ValueError(f"SimpleCILStrategy trains nothing: {name}= has no meaning here")
         if common.pop("train_epochs", 1) != 1:
-            raise ValueError("SimpleCILStrategy makes its prototypes in one pass: train_epochs is 1")
+            raise ValueError(
+                "SimpleCILStrategy makes its prototypes in one pass: train_epochs is 1"
+            )
         super().__init__(
             model=PrototypeNet(load_backbone(model)),
             train_mb_size=train_mb_size,
@@ -50,9 +50,10 @@ class SimpleCILStrategy(FrozenBackboneStrategy):
 
     def training_epoch(self, **kwargs: Any) -> None:
         """Add up the features of every image once."""
-        for self.mbatch in self.dataloader:
+        for batch in self.dataloader:
             if self._stop_training:
                 break
+            self.mbatch = batch
             self._unpack_minibatch()
             self._before_training_iteration(**kwargs)
             self._before_forward(**kwargs)
