@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for a network
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ["TOSCA_CACHE"] = tempfile.mkdtemp(prefix="tosca-tests-")  # nobody's real cache
 
 import numpy as np
 import pytest

@@ -19,5 +19,9 @@ class TrainingError(ToscaError, RuntimeError):
     """Training that can't go on: a loss or a feature that is not finite."""
 
 
+class StoreError(ToscaError, RuntimeError):
+    """A feature store that can't be read or written."""
+
+
 class RecordError(ToscaError, RuntimeError):
     """Results that can't be written, read or compared."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import platformdirs
 
+from tosca_avalanche.errors import RecordError
+
 
 def cache_root() -> Path:
     """Return the cache folder: ``$TOSCA_CACHE``, else the platform's user cache folder."""
@@ -55,6 +57,19 @@ def _write_text(path: Path, text: str) -> None:
 def write_json(path: str | Path, value: Any) -> Path:
     """Write JSON atomically; NaN, infinities and foreign number types are refused."""
     return write_text(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object; a damaged file is an error that names it."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(
+            f"{path} can't be read as JSON ({error}); delete its folder and run again"
+        ) from error
+    if not isinstance(value, dict):
+        raise RecordError(f"{path} holds no JSON object; delete its folder and run again")
+    return value
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def select_entropy(logits: Tensor) -> Tensor:
     :param logits: [T, B, C].
     :return: module index [B], int64. An image's choice depends on that image alone.
     """
-    return _first_argmin(entropy(_checked(logits)))
+    return lowest(entropy(_checked(logits)))
 
 
 def select_entropy_batch(logits: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def select_entropy_batch(logits: Tensor) -> Tensor:
     :return: module index [B], the same value B times.
     """
     mean = entropy(_checked(logits)).mean(dim=1, keepdim=True)  # [T, 1]
-    return _first_argmin(mean).expand(logits.shape[1])
+    return lowest(mean).expand(logits.shape[1])
 
 
 def select_oracle(logits: Tensor, task_ids: Tensor) -> Tensor:
@@ -63,8 +63,11 @@ def select_oracle(logits: Tensor, task_ids: Tensor) -> Tensor:
     return torch.where(known, task_ids, select_entropy(logits))
 
 
-def _first_argmin(values: Tensor) -> Tensor:
-    """Index of the minimum over dim 0, the lowest index on ties (torch.argmin promises none)."""
+def lowest(values: Tensor) -> Tensor:
+    """Return the index of the minimum over dim 0 of [T, B], the lowest on ties.
+
+    ``torch.argmin`` promises nothing about ties.
+    """
     best = values.min(dim=0).values
     index = torch.arange(values.shape[0], device=values.device).unsqueeze(1)
     return (

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tosca_avalanche.errors import RecordError
+from tosca_avalanche.files import read_json
 from tosca_avalanche.metrics import Score
-from tosca_avalanche.records import RunFolder, read_json, read_metrics, row
+from tosca_avalanche.records import RunFolder, read_metrics, row
 
 SETTINGS = {"seed": 1, "method": {"name": "tosca", "l1": 0.0005}}
 

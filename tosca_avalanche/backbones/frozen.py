@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tosca_avalanche.backbones.transforms import Transforms
 from tosca_avalanche.errors import BackboneError
+
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 class FrozenBackbone(nn.Module):
@@ -22,6 +25,8 @@ class FrozenBackbone(nn.Module):
     :param transforms: image transforms that fit the weights.
     :param embed_dim: d; by default ``module.embed_dim`` or ``module.num_features``, and
         where neither is there, known after the first batch (:meth:`probe`).
+    :param precision: "float32", or "bfloat16" or "float16" to run the backbone under
+        autocast; features come out in float32 and the fingerprint is another.
     """
 
     def __init__(
@@ -32,16 +37,23 @@ class FrozenBackbone(nn.Module):
         transforms: Transforms,
         architecture: str | None = None,
         embed_dim: int | None = None,
+        precision: str = "float32",
     ) -> None:
         super().__init__()
         self.module = module.requires_grad_(False).eval()
-        self.name, self.transforms = name, transforms
+        if precision not in PRECISIONS:
+            raise BackboneError(f"precision={precision!r} is unknown; choose one of {PRECISIONS}")
+        self.name, self.transforms, self.precision = name, transforms, precision
         self.architecture = architecture or f"{type(module).__qualname__}\n{module!r}"
+        if precision != "float32":
+            self.architecture += f" in {precision}"
         known = (
             embed_dim or getattr(module, "embed_dim", None) or getattr(module, "num_features", None)
         )
         self._embed_dim: int | None = int(known) if isinstance(known, int) else None
         self._fingerprint: str | None = None
+        self.images_passed = 0
+        """How many images went through so far, repeated ones counted again."""
         self.eval()
 
     @property
@@ -87,10 +99,18 @@ class FrozenBackbone(nn.Module):
         """Stay in evaluation mode: dropout and running statistics must not move."""
         return super().train(False)
 
+    def _pass(self, x: Tensor) -> Any:
+        if self.precision == "float32":
+            return self.module(x)
+        with torch.autocast(x.device.type, getattr(torch, self.precision)):
+            z = self.module(x)
+        return z.float() if isinstance(z, Tensor) else z
+
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """Return features [B, d] of a batch of transformed images."""
-        z = self.module(x)
+        self.images_passed += len(x)
+        z = self._pass(x)
         if not isinstance(z, Tensor) or z.dim() != 2 or len(z) != len(x):
             shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
             raise BackboneError(

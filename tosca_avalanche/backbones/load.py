@@ -52,6 +52,7 @@ def load_backbone(
     weights: str | Path | None = None,
     transform: str | Transforms | None = None,
     embed_dim: int | None = None,
+    precision: str = "float32",
 ) -> FrozenBackbone:
     """Return a frozen backbone with ``.embed_dim``, ``.transforms`` and ``.fingerprint``.
 
@@ -65,6 +66,7 @@ def load_backbone(
     :param transform: ``"timm"`` (default: the model's own normalisation and crop),
         ``"paper"`` (the authors': pixels in [0, 1]), or a :class:`Transforms`.
     :param embed_dim: feature width, only for a module that doesn't tell it.
+    :param precision: "float32", or "bfloat16" / "float16" for autocast.
     :raises BackboneError: a name without its tag, weights that can't be fetched, a file
         that is missing, not a state dict, or has other shapes.
 
@@ -88,11 +90,13 @@ def load_backbone(
             name, name=type(name).__name__, transforms=chosen, embed_dim=embed_dim
         )
     if name == EMBEDDED:
-        return _embedded(weights, transform)
-    return _from_timm(name, weights, transform)
+        return _embedded(weights, transform, precision)
+    return _from_timm(name, weights, transform, precision)
 
 
-def _embedded(weights: str | Path | None, transform: str | Transforms | None) -> FrozenBackbone:
+def _embedded(
+    weights: str | Path | None, transform: str | Transforms | None, precision: str
+) -> FrozenBackbone:
     with seeded_globals(0):
         model = VisionTransformer(**_TINY_ARCHITECTURE)
     if weights is None:
@@ -107,11 +111,12 @@ def _embedded(weights: str | Path | None, transform: str | Transforms | None) ->
         name=_label(EMBEDDED, weights),
         architecture=f"{EMBEDDED} {_TINY_ARCHITECTURE}",
         transforms=_transforms(transform, _TINY_DATA_CONFIG),
+        precision=precision,
     )
 
 
 def _from_timm(
-    name: str, weights: str | Path | None, transform: str | Transforms | None
+    name: str, weights: str | Path | None, transform: str | Transforms | None, precision: str
 ) -> FrozenBackbone:
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
@@ -144,6 +149,7 @@ def _from_timm(
         name=_label(name, weights),
         architecture=f"timm {name}",
         transforms=_transforms(transform, resolve_model_data_config(model)),
+        precision=precision,
     )
 
 

@@ -1,15 +1,22 @@
-"""Pass images through a frozen backbone."""
+"""Pass images through a frozen backbone, at most once each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
+from tqdm.auto import tqdm
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
 from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.features.store import FeatureSpace
+
+SHARD_IMAGES = 4096
+SHARD_SECONDS = 30.0
 
 
 def feature_batches(
@@ -18,15 +25,18 @@ def feature_batches(
     *,
     batch_size: int = 64,
     num_workers: int = 0,
+    positions: Sequence[int] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (features [B, d], labels [B]) over a data set, in its order.
 
     :param dataset: items are (image tensor, label, ...); further fields are ignored.
+    :param positions: only these images, in this order.
     :raises TrainingError: a feature that is not finite, with the position of its image.
     """
+    data = dataset if positions is None else Subset(dataset, list(positions))
     # a private generator: each DataLoader iterator draws a seed, from the global one by default
     loader = DataLoader(
-        dataset,
+        data,
         batch_size=batch_size,
         num_workers=num_workers,
         generator=torch.Generator().manual_seed(0),
@@ -34,9 +44,74 @@ def feature_batches(
     for i, batch in enumerate(loader):
         z = backbone(batch[0].to(backbone.device))
         if not torch.isfinite(z).all():
-            bad = int((~torch.isfinite(z).all(dim=1)).nonzero()[0])
+            bad = i * batch_size + int((~torch.isfinite(z).all(dim=1)).nonzero()[0])
             raise TrainingError(
                 f"backbone {backbone.name!r} gave a feature that is not finite for image "
-                f"{i * batch_size + bad} of the data set; look at that image's pixels"
+                f"{bad if positions is None else positions[bad]} of the data set; look at that "
+                f"image's pixels"
             )
         yield z, torch.as_tensor(batch[1])
+
+
+def stored_features(
+    backbone: FrozenBackbone,
+    dataset: Dataset,
+    keys: list[bytes],
+    space: FeatureSpace,
+    *,
+    batch_size: int = 64,
+    num_workers: int = 0,
+) -> Tensor:
+    """Return the features [N, d] of a data set, passing only images that the space lacks.
+
+    Extraction shows images/s and an ETA on a terminal. It writes a shard every 4,096
+    images or 30 seconds, and on an interruption, so that a restart goes on from there.
+
+    :param keys: one key per image, from :func:`tosca_avalanche.features.image_key`.
+    """
+    if space.missing(keys):
+        with space.extraction():
+            missing = space.missing(keys)  # another process may have been at work
+            if missing:
+                _extract(backbone, dataset, keys, missing, space, batch_size, num_workers)
+    return torch.from_numpy(space.read(keys))
+
+
+def _extract(
+    backbone: FrozenBackbone,
+    dataset: Dataset,
+    keys: list[bytes],
+    missing: list[int],
+    space: FeatureSpace,
+    batch_size: int,
+    num_workers: int,
+) -> None:
+    waiting: list[np.ndarray] = []
+    done, flushed, last = 0, 0, time.monotonic()
+
+    def flush() -> None:
+        nonlocal flushed, last
+        if waiting:
+            names = [keys[i] for i in missing[flushed:done]]
+            features = np.concatenate(waiting)
+            waiting.clear()
+            flushed, last = done, time.monotonic()
+            space.write(names, features)
+
+    with tqdm(total=len(missing), desc="backbone", unit="image", leave=False, disable=None) as bar:
+        try:
+            batches = feature_batches(
+                backbone,
+                dataset,
+                batch_size=batch_size,
+                num_workers=num_workers,
+                positions=missing,
+            )
+            for z, _ in batches:
+                waiting.append(z.float().cpu().numpy())
+                done += len(z)
+                bar.update(len(z))
+                if done - flushed >= SHARD_IMAGES or time.monotonic() - last > SHARD_SECONDS:
+                    flush()
+        finally:
+            flush()

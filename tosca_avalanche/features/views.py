@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from typing import Any, cast
 
 from torch.utils.data import Dataset
@@ -20,14 +20,18 @@ class SeededViews(Dataset):
         numpy's or Python's global generator.
     :param seed: seed of all views.
     :param view: number of the view, for instance the epoch.
+    :param images: a number for each image, where its position should not decide.
     """
 
-    def __init__(self, dataset: Dataset, seed: int, view: int = 0) -> None:
-        self.dataset, self.seed, self.view = dataset, seed, view
+    def __init__(
+        self, dataset: Dataset, seed: int, view: int = 0, images: Sequence[int] | None = None
+    ) -> None:
+        self.dataset, self.seed, self.view, self.images = dataset, seed, view, images
 
     def __len__(self) -> int:
         return len(cast(Sized, self.dataset))
 
     def __getitem__(self, index: int) -> Any:
-        with seeded_globals(derive_seed(self.seed, "view", self.view, index)):
+        image = index if self.images is None else self.images[index]
+        with seeded_globals(derive_seed(self.seed, "view", self.view, image)):
             return self.dataset[index]

@@ -79,11 +79,14 @@ class LuCA(nn.Module):
 
     def mlp(self, z: Tensor) -> Tensor:
         """Return a = W2 GELU(W1 z + b1) + b2."""
-        return F.linear(F.gelu(F.linear(z, self.W1, self.b1)), self.W2, self.b2)
+        return linear(F.gelu(linear(z, self.W1, self.b1)), self.W2, self.b2)
 
     def normed(self, x: Tensor) -> Tensor:
         """Return LN(x), or x where the module has no norm."""
-        return x if self.norm == "none" else self.ln(x)
+        if self.norm == "none":
+            return x
+        centred = F.layer_norm(x, (self.dim,), eps=self.ln.eps)
+        return centred * per_module(self.ln.weight) + per_module(self.ln.bias)
 
     def adapter(self, z: Tensor) -> Tensor:
         """Return h, the adapter with its residual and norm."""
@@ -92,7 +95,7 @@ class LuCA(nn.Module):
 
     def calibrator(self, h: Tensor) -> Tensor:
         """Return h * sigmoid(V2 ReLU(V1 h))."""
-        return h * torch.sigmoid(F.linear(F.relu(F.linear(h, self.V1)), self.V2))
+        return h * torch.sigmoid(linear(F.relu(linear(h, self.V1)), self.V2))
 
     def forward(self, z: Tensor) -> Tensor:
         """Return L(z); z and result are [..., d]."""
@@ -132,6 +135,25 @@ class LuCA(nn.Module):
     def extra_repr(self) -> str:
         """Return the settings for printing."""
         return f"{self.dim}, bottleneck={self.bottleneck}, norm={self.norm}, flow={self.flow}"
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return W x + b; with weights stacked over modules [T, out, in], for every module at once.
+
+    :param x: [..., in]; with stacked weights [B, in], the same for all, or [T, B, in].
+    """
+    if weight.dim() == 2:
+        return F.linear(x, weight, bias)
+    if x.dim() == 2:  # one product for all modules: [B, in] x [in, T * out]
+        out = F.linear(x, weight.flatten(0, 1)).unflatten(1, weight.shape[:2]).transpose(0, 1)
+    else:
+        out = torch.bmm(x, weight.transpose(1, 2))
+    return out if bias is None else out + per_module(bias)
+
+
+def per_module(vector: Tensor) -> Tensor:
+    """Line up a vector [d], or one vector a module [T, d], with tokens [..., B, d]."""
+    return vector if vector.dim() == 1 else vector.unsqueeze(1)
 
 
 def _empty(*shape: int) -> nn.Parameter:

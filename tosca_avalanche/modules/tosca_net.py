@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -13,10 +15,14 @@ from tosca_avalanche.modules.luca import LuCA
 from tosca_avalanche.seeding import generator
 from tosca_avalanche.selection import (
     SELECTIONS,
+    entropy,
+    lowest,
     select_entropy,
-    select_entropy_batch,
     select_oracle,
 )
+
+# numbers in the largest array of an evaluation step: 8 MB in single precision
+PART_NUMBERS = 2**21
 
 
 class ToscaNet(IncrementalNet):
@@ -112,21 +118,36 @@ class ToscaNet(IncrementalNet):
             )
         if not self.n_tasks:
             return self.to_outputs(z)
-        logits = self.module_logits(z)
-        self.last_modules = self.choose(logits, task_ids)
-        chosen = logits[self.last_modules, torch.arange(len(z), device=z.device)]
-        return self.to_outputs(chosen)
+        if self.selection == "oracle" and task_ids is None:
+            raise ValueError("selection='oracle' needs task_ids; pass them, or use 'entropy'")
+        if self.selection == "entropy-batch":
+            entropies = [entropy(self.module_logits(part)) for part in self.parts(z)]
+            modules = lowest(torch.cat(entropies, dim=1).mean(dim=1, keepdim=True))
+            logits = self.merge_rows(self.head(self.bank.luca[int(modules)](z)))
+            self.last_modules = modules.expand(len(z))
+            return self.to_outputs(logits)
+        chosen, modules_of = [], []
+        for part, ids in zip(self.parts(z), self.parts(task_ids, z), strict=True):
+            logits = self.module_logits(part)
+            modules = select_entropy(logits) if ids is None else select_oracle(logits, ids)
+            modules_of.append(modules)
+            chosen.append(logits[modules, torch.arange(len(part), device=z.device)])
+        self.last_modules = torch.cat(modules_of)
+        return self.to_outputs(torch.cat(chosen))
+
+    def parts(self, values: Tensor | None, like: Tensor | None = None) -> list[Any]:
+        """Cut a batch so that every module's logits of a part fit in little memory.
+
+        :param values: [B, ...]; None gives as many Nones as ``like`` has parts.
+        """
+        like = values if like is None else like
+        assert like is not None
+        widest = max(like.shape[1], len(self.row_labels), 1)
+        size = max(1, PART_NUMBERS // (self.n_tasks * widest))
+        if values is None or (self.selection != "oracle" and values is not like):
+            return [None] * len(like.split(size))
+        return list(values.split(size))
 
     def module_logits(self, z: Tensor) -> Tensor:
         """Return every module's logits over the seen classes, [T, B, C], for features [B, d]."""
         return self.merge_rows(self.head(self.bank(z)))
-
-    def choose(self, logits: Tensor, task_ids: Tensor | None = None) -> Tensor:
-        """Return the module that answers for each image, [B], by the net's selection rule."""
-        if self.selection == "entropy-batch":
-            return select_entropy_batch(logits)
-        if self.selection == "oracle":
-            if task_ids is None:
-                raise ValueError("selection='oracle' needs task_ids; pass them, or use 'entropy'")
-            return select_oracle(logits, task_ids)
-        return select_entropy(logits)

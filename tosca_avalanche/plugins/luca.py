@@ -76,9 +76,12 @@ class LuCAPlugin(SupervisedPlugin):
         """Return the mean L(z) [classes, d] of each class of the experience."""
         net = _tosca_net(strategy)
         means = ClassMeans(net.backbone.embed_dim)
-        for z, y in feature_batches(
-            net.backbone, strategy.experience.dataset.eval(), batch_size=self.eval_mb_size
-        ):
+        data = strategy.experience.dataset.eval()
+        if hasattr(strategy, "feature_batches"):  # our strategies have a store, Naive has none
+            batches = strategy.feature_batches(data)
+        else:
+            batches = feature_batches(net.backbone, data, batch_size=self.eval_mb_size)
+        for z, y in batches:
             means.update(net.bank.current(z), y)
         return means.mean(net.task_classes[-1])
 

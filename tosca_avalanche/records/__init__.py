@@ -2,7 +2,7 @@
 
 from tosca_avalanche.records.environment import environment
 from tosca_avalanche.records.rows import COLUMNS, accuracy_rows, row, selection_rows
-from tosca_avalanche.records.run_folder import RunFolder, read_json, read_metrics
+from tosca_avalanche.records.run_folder import RunFolder, read_metrics
 from tosca_avalanche.records.summary import summarise, table
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "RunFolder",
     "accuracy_rows",
     "environment",
-    "read_json",
     "read_metrics",
     "row",
     "selection_rows",

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tosca_avalanche.errors import RecordError
-from tosca_avalanche.files import atomic_write, write_json
+from tosca_avalanche.files import atomic_write, read_json, write_json
 from tosca_avalanche.records.rows import COLUMNS
 
 
@@ -103,19 +103,6 @@ def read_metrics(path: str | Path) -> pd.DataFrame:
     if missing:
         raise RecordError(f"{path} has no column {missing[0]!r}; it is no metrics table of a run")
     return frame
-
-
-def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a JSON object; a damaged file is an error that names it."""
-    try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecordError(
-            f"{path} can't be read as JSON ({error}); delete its folder and run again"
-        ) from error
-    if not isinstance(value, dict):
-        raise RecordError(f"{path} holds no JSON object; delete its folder and run again")
-    return value
 
 
 def _differences(found: Any, wanted: Any, key: str = "") -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,9 +17,11 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 from torch.utils.data import DataLoader
 
 from tosca_avalanche.errors import TrainingError
-from tosca_avalanche.features import SeededViews
+from tosca_avalanche.features import FeatureStore, SeededViews, feature_batches
 from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
 from tosca_avalanche.seeding import derive_seed, generator
+from tosca_avalanche.strategies.cached import FeatureCache, FeatureData
+from tosca_avalanche.strategies.loaders import EpochOrder, FeatureLoader
 
 OptimizerLike = Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer] | None
 SchedulerFactory = Callable[[Optimizer, int], LRScheduler] | None
@@ -47,8 +50,15 @@ class FrozenBackboneStrategy(SupervisedTemplate):
     :param scheduler: a factory ``(optimizer, epochs) -> LRScheduler``, stepped per epoch;
         None for the method's default.
     :param train_views: 0 trains on the evaluation view of each image (the backbone is
-        frozen, so this is all it needs once); "fresh" trains on new random views of the
-        benchmark's training transform in each epoch, as the authors do.
+        frozen, so one pass per image serves all epochs); V > 0 stores V random views of the
+        benchmark's training transform per image, seeded by the image, and cycles through
+        them by epoch; "fresh" passes a new random view of every image in every epoch, as
+        the authors do.
+    :param store: where features are kept: a :class:`FeatureStore` or its folder; "default"
+        is ``$TOSCA_CACHE/features`` or the platform's cache folder; None is memory only.
+    :param cache: False passes every image through the backbone whenever it is needed. With
+        the cache ``strategy.mb_x`` holds features [B, d] instead of images; hooks, metrics
+        and results are the same.
     :param seed: seed of shuffling, augmentation and initial values.
     """
 
@@ -72,10 +82,15 @@ class FrozenBackboneStrategy(SupervisedTemplate):
         eval_every: int = -1,
         peval_mode: str = "epoch",
         train_views: int | str = 0,
+        store: FeatureStore | str | Path | None = "default",
+        cache: bool = True,
         seed: int = 0,
     ) -> None:
-        if train_views not in (0, "fresh"):
-            raise ValueError(f"train_views={train_views!r} is unknown; choose 0 or 'fresh'")
+        if train_views != "fresh" and (not isinstance(train_views, int) or train_views < 0):
+            raise ValueError(
+                f"train_views={train_views!r} is unknown; choose 0 (the evaluation view), a number "
+                f"of random views to store, or 'fresh'"
+            )
         super().__init__(
             model=model,
             optimizer=None,
@@ -94,6 +109,10 @@ class FrozenBackboneStrategy(SupervisedTemplate):
         self.scheduler_factory = scheduler
         self.scheduler: LRScheduler | None = None
         self.train_views, self.seed = train_views, seed
+        if not isinstance(store, FeatureStore):
+            store = FeatureStore(store)
+        self.cache = FeatureCache(store) if cache else None
+        self._on_features = False
         self.task = 0
         """Index of the experience in training, counting from the net's first."""
 
@@ -115,29 +134,75 @@ class FrozenBackboneStrategy(SupervisedTemplate):
     ) -> None:
         """Make the loader of an epoch: every image once, in a seeded order."""
         data = self.adapted_dataset
-        options: dict[str, Any] = {"num_workers": num_workers, "drop_last": drop_last}
-        collate_from_data_or_kwargs(data, options)
-        if self.train_views == "fresh":
+        self._order = EpochOrder(len(data), self.seed, self.task, shuffle)
+        views = self._training_views(num_workers)
+        self._on_features = views is not None
+        if views is not None:
+            self.dataloader = FeatureLoader(views, self.train_mb_size, self._order, drop_last)
+            return
+        if self.train_views != 0:
             data = SeededViews(data, derive_seed(self.seed, "views", self.task))
         self._views = data
+        options: dict[str, Any] = {"num_workers": num_workers, "drop_last": drop_last}
+        collate_from_data_or_kwargs(self.adapted_dataset, options)
         self.dataloader = DataLoader(
             data,
             batch_size=self.train_mb_size,
-            shuffle=shuffle,
-            generator=torch.Generator(),
+            sampler=self._order,
+            generator=generator(self.seed, "workers"),
             **options,
         )
 
+    def _training_views(self, num_workers: int) -> list[FeatureData] | None:
+        """Return the stored views to train on, or None to pass images in each epoch."""
+        if self.cache is None or self.train_views == "fresh":
+            return None
+        wanted = [None] if self.train_views == 0 else list(range(int(self.train_views)))
+        views = []
+        for view in wanted:
+            data = self.features(self.adapted_dataset, view=view, num_workers=num_workers)
+            if data is None:
+                return None
+            views.append(data)
+        return views
+
+    def features(
+        self, dataset: Any, *, view: int | None = None, num_workers: int = 0
+    ) -> FeatureData | None:
+        """Return a data set's features from the store, or None where they can't be cached."""
+        if self.cache is None:
+            return None
+        return self.cache.get(
+            self.model.backbone,
+            dataset,
+            view=view,
+            batch_size=self.eval_mb_size,
+            num_workers=num_workers,
+        )
+
+    def feature_batches(self, dataset: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (features [B, d], labels [B]) of a data set, from the store where there is one."""
+        data = self.features(dataset)
+        if data is None:
+            yield from feature_batches(self.model.backbone, dataset, batch_size=self.eval_mb_size)
+            return
+        for z, y, *_ in FeatureLoader([data], self.eval_mb_size):
+            yield z.to(self.device), y
+
     def _before_training_epoch(self, **kwargs: Any) -> None:
         epoch = self.clock.train_exp_epochs
-        if isinstance(self._views, SeededViews):
-            self._views.view = epoch
-        seed = derive_seed(self.seed, "shuffle", self.task, epoch)
-        self.dataloader.generator.manual_seed(seed)
+        self._order.epoch = epoch
+        if not self._on_features and isinstance(self._views, SeededViews):
+            self._views.view = epoch if self.train_views == "fresh" else epoch % self.train_views
         super()._before_training_epoch(**kwargs)
 
     def make_eval_dataloader(self, num_workers: int = 0, **kwargs: Any) -> None:
         """Make the loader of an evaluation: the images in their order."""
+        data = self.features(self.adapted_dataset, num_workers=num_workers)
+        self._on_features = data is not None
+        if data is not None:
+            self.dataloader = FeatureLoader([data], self.eval_mb_size)
+            return
         options: dict[str, Any] = {"num_workers": num_workers}
         collate_from_data_or_kwargs(self.adapted_dataset, options)
         self.dataloader = DataLoader(
@@ -146,6 +211,13 @@ class FrozenBackboneStrategy(SupervisedTemplate):
             generator=generator(self.seed, "eval"),
             **options,
         )
+
+    def _save_train_state(self) -> dict[str, Any]:
+        return {**super()._save_train_state(), "on_features": self._on_features}
+
+    def _load_train_state(self, prev_state: dict[str, Any]) -> None:
+        super()._load_train_state(prev_state)
+        self._on_features = prev_state["on_features"]
 
     # ---- model
 
@@ -184,8 +256,12 @@ class FrozenBackboneStrategy(SupervisedTemplate):
 
     def forward(self) -> Tensor:
         """Return outputs [B, width], wide enough for every label of the batch."""
-        outputs = self.model(self.mb_x, self.task_ids())
+        outputs = self.model.classify(self.batch_features(), self.task_ids())
         return pad_outputs(outputs, int(self.mb_y.max()) + 1)
+
+    def batch_features(self) -> Tensor:
+        """Return the features [B, d] of the batch: ``mb_x`` itself where the store gave it."""
+        return self.mb_x if self._on_features else self.model.backbone(self.mb_x)
 
     def task_ids(self) -> Tensor | None:
         """Return the true task of each image of the batch, for methods that ask for it."""
@@ -195,7 +271,7 @@ class FrozenBackboneStrategy(SupervisedTemplate):
         """Refuse a loss that is not finite before it spoils the weights."""
         if not torch.isfinite(self.loss).all():
             raise TrainingError(
-                f"the loss became {float(self.loss)} in experience {self.task}, "
+                f"the loss became {self.loss.item()} in experience {self.task}, "
                 f"epoch {self.clock.train_exp_epochs}, batch {self.clock.train_epoch_iterations}; "
                 f"lower the learning rate or look at the images of that batch"
             )

@@ -57,7 +57,7 @@ class SimpleCILStrategy(FrozenBackboneStrategy):
             self._unpack_minibatch()
             self._before_training_iteration(**kwargs)
             self._before_forward(**kwargs)
-            z = self.model.backbone(self.mb_x)
+            z = self.batch_features()
             means = ClassMeans(z.shape[1])
             means.update(z, self.mb_y)
             self.model.learn(means)

@@ -1,0 +1,184 @@
+"""From an Avalanche data set to its stored features, where that is safe."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tosca_avalanche.backbones import FrozenBackbone
+from tosca_avalanche.benchmarks.class_incremental import LabelledImages
+from tosca_avalanche.features import (
+    FeatureStore,
+    SeededViews,
+    image_key,
+    stored_features,
+    transform_key,
+)
+from tosca_avalanche.seeding import seeded_globals
+from tosca_avalanche.strategies.leaves import single_leaf
+
+VIEW_SEED = 0
+
+
+@dataclass
+class FeatureData:
+    """A data set as features: z [N, d], y [N], and task labels [N] where the items have them."""
+
+    z: Tensor
+    y: Tensor
+    t: Tensor | None
+
+
+@dataclass
+class _Plan:
+    """How to key a data set: a key per image and one for the transform."""
+
+    keys: list[bytes]
+    transform: str
+    random: bool
+
+
+class FeatureCache:
+    """Features of Avalanche data sets through a store.
+
+    An image's key is the content of what lies at the bottom of the data set (the file, or
+    the stored pixels) together with what the transforms do to probe images. Both readings
+    are checked against the data set's own items; where they don't hold (several data sets
+    with different transforms, transforms that look at the label, ...) the key is the
+    content of the transformed image instead, which is always right and only slower.
+
+    :param store: where features go.
+    """
+
+    def __init__(self, store: FeatureStore) -> None:
+        self.store = store
+        self._item_keys: dict[int, tuple[Any, dict[int, bytes]]] = {}
+        self._transform_keys: dict[tuple[Any, ...], tuple[list[Any], tuple[str, bool]]] = {}
+        self._said: set[str] = set()
+
+    def get(
+        self,
+        backbone: FrozenBackbone,
+        dataset: Any,
+        *,
+        view: int | None = None,
+        batch_size: int = 64,
+        num_workers: int = 0,
+    ) -> FeatureData | None:
+        """Return the features of a data set; None, and once a warning, where that isn't safe.
+
+        :param view: None for a deterministic transform; v for the v-th random view of each
+            image, seeded by the image's content and v alone.
+        """
+        if not len(dataset):
+            return None
+        labels = self._labels(dataset)
+        plan = self._plan(dataset, random=view is not None)
+        if labels is None or plan is None:
+            return None
+        if plan.random and view is None:
+            return self._refuse(
+                "the evaluation transform of this benchmark is random: features are not cached, "
+                "every image passes through the backbone each time"
+            )
+        name = "eval" if view is None else f"view-{view}"
+        backbone.probe(dataset[0][0].unsqueeze(0).to(backbone.device))
+        space = self.store.space(
+            backbone=backbone.name,
+            fingerprint=backbone.fingerprint,
+            transform=plan.transform,
+            view=name,
+            dim=backbone.embed_dim,
+        )
+        source = dataset
+        if view is not None:
+            seeds = [int.from_bytes(key[:7], "big") for key in plan.keys]
+            source = SeededViews(dataset, VIEW_SEED, view, seeds)
+        z = stored_features(
+            backbone, source, plan.keys, space, batch_size=batch_size, num_workers=num_workers
+        )
+        return FeatureData(z, *labels)
+
+    def _labels(self, dataset: Any) -> tuple[Tensor, Tensor | None] | None:
+        """Return targets and task labels as the items have them, without reading the images."""
+        first = dataset[0]
+        y = getattr(dataset, "targets", None)
+        t = getattr(dataset, "targets_task_labels", None) if len(first) == 3 else None
+        if y is None or len(first) not in (2, 3) or (len(first) == 3 and t is None):
+            return self._refuse("items with other fields than image, label and task are not cached")
+        targets = torch.as_tensor(np.asarray([int(v) for v in y]))
+        tasks = None if t is None else torch.as_tensor(np.asarray([int(v) for v in t]))
+        for i in {0, len(dataset) - 1}:
+            if int(dataset[i][1]) != int(targets[i]):
+                return self._refuse("labels are changed by a transform: features are not cached")
+        return targets, tasks
+
+    def _plan(self, dataset: Any, random: bool) -> _Plan | None:
+        fast = self._by_source(dataset)
+        if fast is not None:
+            return fast
+        if random:
+            return self._refuse("random views of this data set can't be keyed: they are not cached")
+        keys = [image_key(dataset[i][0]) for i in range(len(dataset))]
+        again = range(0, len(dataset), max(1, len(dataset) // 8))
+        return _Plan(keys, "input", any(image_key(dataset[i][0]) != keys[i] for i in again))
+
+    def _by_source(self, dataset: Any) -> _Plan | None:
+        """Key by the bottom of the data set, if its items prove that reading right."""
+        flat = single_leaf(dataset)
+        if flat is None:
+            return None
+        leaf, indices, steps = flat
+
+        def transform(image: Any) -> Any:
+            for step in steps:
+                image = step(image)
+            return image
+
+        try:
+            first = leaf[indices[0]][0]
+            if image_key(first) != image_key(leaf[indices[0]][0]):
+                return None  # the leaf itself is random
+            key, random = self._transform_key(steps, transform, first)
+            for i in {0, len(indices) - 1}:
+                with seeded_globals(0):
+                    expected = transform(leaf[indices[i]][0])
+                with seeded_globals(0):
+                    if image_key(dataset[i][0]) != image_key(expected):
+                        return None
+            return _Plan(self._keys_of(leaf, indices), key, random)
+        except (TypeError, ValueError, AttributeError, IndexError, RuntimeError):
+            return None
+
+    def _transform_key(self, steps: list[Any], transform: Any, first: Any) -> tuple[str, bool]:
+        """Probe a chain of transforms once for each kind of image."""
+        kind = getattr(first, "mode", None), getattr(first, "size", None)
+        if isinstance(first, (np.ndarray, Tensor)):
+            kind = str(first.dtype), tuple(first.shape)
+        mark = (*(id(step) for step in steps), str(kind))
+        if mark not in self._transform_keys:
+            # the steps are kept so that their ids stay theirs
+            self._transform_keys[mark] = (steps, transform_key(transform, first))
+        return self._transform_keys[mark][1]
+
+    def _keys_of(self, leaf: Any, indices: list[int]) -> list[bytes]:
+        """Return the content keys of a leaf's items; each item is read once."""
+        _, known = self._item_keys.setdefault(id(leaf), (leaf, {}))
+        for i in indices:
+            if i not in known:
+                raw = leaf.sources[i] if isinstance(leaf, LabelledImages) else leaf[i][0]
+                known[i] = image_key(raw)
+        return [known[i] for i in indices]
+
+    def _refuse(self, why: str) -> None:
+        if why not in self._said:
+            self._said.add(why)
+            warnings.warn(why, stacklevel=4)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"store": self.store, "_item_keys": {}, "_transform_keys": {}, "_said": set()}
