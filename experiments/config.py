@@ -26,7 +26,7 @@ from tosca_avalanche.strategies import FrozenBackboneStrategy, find_strategy, st
 # set by the run itself, not by a method's or a stream's keys
 _NOT_METHOD_KEYS = {
     "self", "model", "optimizer", "scheduler", "criterion", "device", "plugins", "evaluator",
-    "eval_every", "peval_mode", "seed", "common",
+    "eval_every", "peval_mode", "seed", "common", "store", "cache",
 }  # fmt: skip
 _NOT_STREAM_KEYS = {"transforms", "class_order_seed"}
 
@@ -54,6 +54,9 @@ class RunConfig:
     """Order of the test images for batch protocols: class-sorted or shuffled."""
     results_root: str = "results"
     overwrite: bool = False
+    store: str | None = "default"
+    """Folder of the feature store; null keeps features in memory."""
+    cache: bool = True
     device: str = "cpu"
     num_workers: int = 0
     defaults: list[Any] = field(

@@ -69,7 +69,7 @@ def _label(group: dict[str, Any]) -> str:
 
 def identity(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that decide a run's numbers: all but where and how it is written."""
-    outside = ("results_root", "overwrite", "num_workers")
+    outside = ("results_root", "overwrite", "num_workers", "store")
     return {k: v for k, v in settings.items() if k not in outside}
 
 
@@ -116,6 +116,8 @@ class Run:
                 plugins=[self.matrix, ProgressPlugin()],
                 evaluator=None,
                 device=settings["device"],
+                store=settings["store"],
+                cache=settings["cache"],
                 seed=seed,
                 **method,
             )
@@ -238,6 +240,7 @@ class Run:
             "class_names": self.benchmark.class_names,
             "task_sizes": self.benchmark.task_sizes,
             "train_views": self.strategy.train_views,
+            "images_passed": backbone.images_passed,
             "timings": self.timings,
             "parameters": {
                 "backbone": count_parameters(backbone),

@@ -72,17 +72,17 @@ class IncrementalNet(nn.Module):
             )
         if not self.task_classes:
             self.build(self.backbone.embed_dim)
+            self.to(self.device)
         self.grow(labels)
         self.task_classes.append(labels)
         self._row_index: Tensor | None = None
-        self.to(self.device)
 
     def build(self, dim: int) -> None:
         """Make the parts whose shape depends on the feature width d."""
         raise NotImplementedError
 
     def grow(self, labels: list[int]) -> None:
-        """Make room for one more task."""
+        """Make room for one more task, on the device of the net."""
         raise NotImplementedError
 
     def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:

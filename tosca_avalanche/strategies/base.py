@@ -223,12 +223,11 @@ class FrozenBackboneStrategy(SupervisedTemplate):
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make the optimiser and scheduler of the experience; the model has grown already."""
-        self.model = self.model.to(self.device)
         self.make_optimizer(**kwargs)
 
     def model_adaptation(self, model: nn.Module | None = None) -> nn.Module:
         """Leave the model as it is: only training grows it."""
-        return (self.model if model is None else model).to(self.device)
+        return self.model if model is None else model
 
     def make_optimizer(self, **kwargs: Any) -> None:
         """Make a new optimiser over the trainable parameters, and its scheduler."""
