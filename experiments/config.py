@@ -38,6 +38,7 @@ class BackboneConfig:
     name: str = "tiny_vit_64"
     weights: str | None = None
     transform: str | None = None
+    precision: str = "float32"
 
 
 @dataclass
@@ -57,6 +58,8 @@ class RunConfig:
     store: str | None = "default"
     """Folder of the feature store; null keeps features in memory."""
     cache: bool = True
+    feature_dtype: str = "float32"
+    """Of the stored features: float32 or float16."""
     device: str = "cpu"
     num_workers: int = 0
     defaults: list[Any] = field(

@@ -25,6 +25,7 @@ from experiments.config import compose, register_configs, to_settings
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import find_stream, mixed_experience
 from tosca_avalanche.errors import ToscaError
+from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.files import locked
 from tosca_avalanche.metrics import Score, count_parameters, count_trainable, sparsity
 from tosca_avalanche.modules import ToscaNet
@@ -116,7 +117,7 @@ class Run:
                 plugins=[self.matrix, ProgressPlugin()],
                 evaluator=None,
                 device=settings["device"],
-                store=settings["store"],
+                store=FeatureStore(settings["store"], settings["feature_dtype"]),
                 cache=settings["cache"],
                 seed=seed,
                 **method,
@@ -271,7 +272,7 @@ def main() -> None:
     """Run from the command line; problems of the user's making are one line, not a traceback."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # lets errors through to the line below
     try:
-        overrides = [a for a in sys.argv[1:] if not a.startswith("-")]
+        overrides = [a for a in sys.argv[1:] if "=" in a and not a.startswith("-")]
         if not {"-m", "--multirun"} & set(sys.argv):
             compose(overrides)
         _hydra_main()

@@ -131,5 +131,5 @@ def test_modules_that_give_no_features_are_named():
     unknown = load_backbone(nn.Flatten())
     with pytest.raises(BackboneError, match="embed_dim="):
         _ = unknown.embed_dim
-    assert unknown.probe(torch.zeros(1, 3, 2, 2)) == unknown.embed_dim == 12
+    assert unknown.probe(torch.zeros(3, 2, 2)) == unknown.embed_dim == 12
     assert isinstance(unknown, FrozenBackbone)

@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.conftest import TinyNet, blobs
 from tosca_avalanche.backbones import load_backbone
-from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.errors import BackboneError, TrainingError
 from tosca_avalanche.features import SeededViews, feature_batches
 
 
@@ -49,3 +49,14 @@ def test_an_image_with_a_nan_is_named():
     data.tensors[0][7, 0, 0, 0] = torch.nan
     with pytest.raises(TrainingError, match="image 7 "):
         list(feature_batches(load_backbone(TinyNet()), data, batch_size=4))
+
+
+@pytest.mark.parametrize("precision", ["bfloat16"])
+def test_autocast_on_the_real_backbone_gives_nearly_equal_features(precision):
+    x = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    full, half = (load_backbone("tiny_vit_64", precision=p) for p in ("float32", precision))
+    assert half(x).dtype == torch.float32 and full.fingerprint != half.fingerprint
+    cosine = torch.nn.functional.cosine_similarity(full(x), half(x))
+    assert cosine.min() > 0.99
+    with pytest.raises(BackboneError, match="precision='int8'"):
+        load_backbone("tiny_vit_64", precision="int8")

@@ -143,3 +143,12 @@ def test_prototype_net_is_the_cosine_to_class_means(backbone):
         expected = F.cosine_similarity(query, mean[None])
         torch.testing.assert_close(net.classify(query)[:, label], expected)
     assert net.classes == [0, 2]
+
+
+def test_a_scale_that_turned_negative_is_said(backbone):
+    net = ToscaNet(backbone)
+    net.add_task([0, 1])
+    with torch.no_grad():
+        net.head.sigma.fill_(-0.2)
+    with pytest.warns(UserWarning, match="sigma is -0.2 after task 0"):
+        net.finish_task(torch.ones(2, 32))

@@ -17,6 +17,8 @@ from tests.conftest import TinyNet, blobs
 from tests.strategies.methods import METHODS, make
 from tests.streams import STREAMS, classic, new_family, of_tasks
 from tosca_avalanche.backbones import load_backbone
+from tosca_avalanche.benchmarks import LabelledImages
+from tosca_avalanche.errors import BackboneError
 from tosca_avalanche.plugins import AccuracyMatrixPlugin
 from tosca_avalanche.strategies import strategy_names
 
@@ -282,3 +284,14 @@ def test_many_tasks_at_once(method, backbone):
     one_by_one = learned(method, load_backbone(TinyNet()), classic())
     x = blobs(6, 9, 3).tensors[0]
     assert torch.equal(outputs(strategy, x), outputs(one_by_one, x))
+
+
+@methods
+def test_images_that_are_no_tensors_are_named(method, backbone):
+    from PIL import Image
+
+    data = [(Image.new("RGB", (4, 4)), label) for label in (0, 1)]
+    pictures = LabelledImages(data, [0, 1], lambda item: item[0])
+    benchmark = benchmark_from_datasets(train=[as_classification_dataset(pictures)])
+    with pytest.raises(BackboneError, match=r"Image.*backbone\.transforms"):
+        make(method, backbone).train(benchmark.train_stream[0])

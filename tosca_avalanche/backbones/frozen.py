@@ -24,7 +24,7 @@ class FrozenBackbone(nn.Module):
     :param name: what results call it; ``architecture`` tells two shapes of it apart.
     :param transforms: image transforms that fit the weights.
     :param embed_dim: d; by default ``module.embed_dim`` or ``module.num_features``, and
-        where neither is there, known after the first batch (:meth:`probe`).
+        where neither is there, known after the first image (:meth:`probe`).
     :param precision: "float32", or "bfloat16" or "float16" to run the backbone under
         autocast; features come out in float32 and the fingerprint is another.
     """
@@ -62,7 +62,7 @@ class FrozenBackbone(nn.Module):
         if self._embed_dim is None:
             raise BackboneError(
                 f"the feature width of backbone {self.name!r} is not known yet: pass embed_dim=, "
-                f"or run probe() on a batch of images first"
+                f"or run probe() on an image first"
             )
         return self._embed_dim
 
@@ -89,10 +89,19 @@ class FrozenBackbone(nn.Module):
             self._fingerprint = digest.hexdigest()
         return self._fingerprint
 
-    def probe(self, x: Tensor) -> int:
-        """Learn the feature width from one batch of images, where it is not known."""
+    def probe(self, image: Any) -> int:
+        """Learn the feature width from one image [3, H, W], where it is not known.
+
+        :raises BackboneError: the image is no tensor.
+        """
+        if not isinstance(image, Tensor):
+            raise BackboneError(
+                f"backbone {self.name!r} needs image tensors, the data set gives "
+                f"{type(image).__name__}; build the benchmark with transforms, for instance "
+                f"backbone.transforms.train and backbone.transforms.eval"
+            )
         if self._embed_dim is None:
-            self._embed_dim = int(self(x).shape[1])
+            self._embed_dim = int(self(image.unsqueeze(0).to(self.device)).shape[1])
         return self._embed_dim
 
     def train(self, mode: bool = True) -> FrozenBackbone:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import time
+from pathlib import Path
 
 from tosca_avalanche.features.store import open_shard, spaces
 
@@ -36,14 +38,19 @@ def main(arguments: list[str] | None = None) -> int:
         whole = sum(len(s["shards"]) for s in found) - len(damaged)
         print(f"{whole} shards are whole, {len(damaged)} damaged")
         return 1 if damaged else 0
-    for shard in damaged:
-        shard.unlink()
-        print(f"took away {shard}")
+    left_over = [p for s in found for p in s["folder"].glob(".*.tmp") if _days(p) > 1]
+    for path in (*damaged, *left_over):
+        path.unlink(missing_ok=True)
+        print(f"took away {path}")
     for s in found:
         if options.all or (options.older_than is not None and s["days"] > options.older_than):
             shutil.rmtree(s["folder"])
             print(f"took away {s['folder']} ({s['images']:,} images of {s['backbone']})")
     return 0
+
+
+def _days(path: Path) -> float:
+    return (time.time() - path.stat().st_mtime) / 86400
 
 
 if __name__ == "__main__":

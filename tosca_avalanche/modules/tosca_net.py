@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -105,6 +106,13 @@ class ToscaNet(IncrementalNet):
         """Store the task's prototypes as its rows and freeze its module."""
         self.set_prototypes(prototypes)
         self.bank.freeze()
+        if self.head.sigma <= 0:
+            warnings.warn(
+                f"the head's scale sigma is {self.head.sigma.item():.3g} after task "
+                f"{self.n_tasks - 1}: a scale that is not positive turns the answers around; lower "
+                f"the learning rate, or start with a larger scale_init",
+                stacklevel=2,
+            )
 
     def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:
         """Return outputs [B, width] for features z [B, d].

@@ -52,7 +52,7 @@ class LuCAPlugin(SupervisedPlugin):
                 f"from: cross-entropy is 0 and trains nothing; its prototype is still made",
                 stacklevel=2,
             )
-        net.backbone.probe(strategy.experience.dataset.eval()[0][0].unsqueeze(0).to(net.device))
+        net.backbone.probe(strategy.experience.dataset.eval()[0][0])
         net.add_task(labels)
         if net.head_init == "prototype":
             net.set_prototypes(self.prototypes(strategy))

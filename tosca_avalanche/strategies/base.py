@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
-from avalanche.benchmarks.utils.data_loader import collate_from_data_or_kwargs
 from avalanche.training.plugins.evaluation import default_evaluator
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
-from torch.utils.data import DataLoader
 
 from tosca_avalanche.errors import TrainingError
-from tosca_avalanche.features import FeatureStore, SeededViews, feature_batches
+from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
-from tosca_avalanche.seeding import derive_seed, generator
-from tosca_avalanche.strategies.cached import FeatureCache, FeatureData
-from tosca_avalanche.strategies.loaders import EpochOrder, FeatureLoader
+from tosca_avalanche.strategies.cached import FeatureCache
+from tosca_avalanche.strategies.feature_loading import FeatureLoading
 
 OptimizerLike = Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer] | None
 SchedulerFactory = Callable[[Optimizer, int], LRScheduler] | None
 
 
-class FrozenBackboneStrategy(SupervisedTemplate):
+class FrozenBackboneStrategy(FeatureLoading, SupervisedTemplate):
     """Avalanche's supervised loop around an :class:`IncrementalNet`.
 
     A subclass builds its net and passes it on; it may override ``default_optimizer``.
@@ -91,6 +88,11 @@ class FrozenBackboneStrategy(SupervisedTemplate):
                 f"train_views={train_views!r} is unknown; choose 0 (the evaluation view), a number "
                 f"of random views to store, or 'fresh'"
             )
+        if train_views not in (0, "fresh") and not cache:
+            raise ValueError(
+                f"train_views={train_views} stores views and so needs cache=True; with cache=False "
+                f"choose 0 or 'fresh'"
+            )
         super().__init__(
             model=model,
             optimizer=None,
@@ -116,110 +118,10 @@ class FrozenBackboneStrategy(SupervisedTemplate):
         self.task = 0
         """Index of the experience in training, counting from the net's first."""
 
-    # ---- data
-
     def _before_training_exp(self, **kwargs: Any) -> None:
         # counted by the net, not by Avalanche's clock: a resumed run starts a new clock
         self.task = self.model.n_tasks
         super()._before_training_exp(**kwargs)
-
-    def train_dataset_adaptation(self, **kwargs: Any) -> None:
-        """Choose the view that training sees."""
-        super().train_dataset_adaptation(**kwargs)
-        if self.train_views == 0:
-            self.adapted_dataset = self.experience.dataset.eval()
-
-    def make_train_dataloader(
-        self, num_workers: int = 0, shuffle: bool = True, drop_last: bool = False, **kwargs: Any
-    ) -> None:
-        """Make the loader of an epoch: every image once, in a seeded order."""
-        data = self.adapted_dataset
-        self._order = EpochOrder(len(data), self.seed, self.task, shuffle)
-        views = self._training_views(num_workers)
-        self._on_features = views is not None
-        if views is not None:
-            self.dataloader = FeatureLoader(views, self.train_mb_size, self._order, drop_last)
-            return
-        if self.train_views != 0:
-            data = SeededViews(data, derive_seed(self.seed, "views", self.task))
-        self._views = data
-        options: dict[str, Any] = {"num_workers": num_workers, "drop_last": drop_last}
-        collate_from_data_or_kwargs(self.adapted_dataset, options)
-        self.dataloader = DataLoader(
-            data,
-            batch_size=self.train_mb_size,
-            sampler=self._order,
-            generator=generator(self.seed, "workers"),
-            **options,
-        )
-
-    def _training_views(self, num_workers: int) -> list[FeatureData] | None:
-        """Return the stored views to train on, or None to pass images in each epoch."""
-        if self.cache is None or self.train_views == "fresh":
-            return None
-        wanted = [None] if self.train_views == 0 else list(range(int(self.train_views)))
-        views = []
-        for view in wanted:
-            data = self.features(self.adapted_dataset, view=view, num_workers=num_workers)
-            if data is None:
-                return None
-            views.append(data)
-        return views
-
-    def features(
-        self, dataset: Any, *, view: int | None = None, num_workers: int = 0
-    ) -> FeatureData | None:
-        """Return a data set's features from the store, or None where they can't be cached."""
-        if self.cache is None:
-            return None
-        return self.cache.get(
-            self.model.backbone,
-            dataset,
-            view=view,
-            batch_size=self.eval_mb_size,
-            num_workers=num_workers,
-        )
-
-    def feature_batches(self, dataset: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (features [B, d], labels [B]) of a data set, from the store where there is one."""
-        data = self.features(dataset)
-        if data is None:
-            yield from feature_batches(self.model.backbone, dataset, batch_size=self.eval_mb_size)
-            return
-        for z, y, *_ in FeatureLoader([data], self.eval_mb_size):
-            yield z.to(self.device), y
-
-    def _before_training_epoch(self, **kwargs: Any) -> None:
-        epoch = self.clock.train_exp_epochs
-        self._order.epoch = epoch
-        if not self._on_features and isinstance(self._views, SeededViews):
-            self._views.view = epoch if self.train_views == "fresh" else epoch % self.train_views
-        super()._before_training_epoch(**kwargs)
-
-    def make_eval_dataloader(self, num_workers: int = 0, **kwargs: Any) -> None:
-        """Make the loader of an evaluation: the images in their order."""
-        data = self.features(self.adapted_dataset, num_workers=num_workers)
-        self._on_features = data is not None
-        if data is not None:
-            self.dataloader = FeatureLoader([data], self.eval_mb_size)
-            return
-        options: dict[str, Any] = {"num_workers": num_workers}
-        collate_from_data_or_kwargs(self.adapted_dataset, options)
-        self.dataloader = DataLoader(
-            self.adapted_dataset,
-            batch_size=self.eval_mb_size,
-            generator=generator(self.seed, "eval"),
-            **options,
-        )
-
-    def _save_train_state(self) -> dict[str, Any]:
-        return {**super()._save_train_state(), "on_features": self._on_features}
-
-    def _load_train_state(self, prev_state: dict[str, Any]) -> None:
-        super()._load_train_state(prev_state)
-        self._on_features = prev_state["on_features"]
-
-    # ---- model
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make the optimiser and scheduler of the experience; the model has grown already."""
@@ -257,10 +159,6 @@ class FrozenBackboneStrategy(SupervisedTemplate):
         """Return outputs [B, width], wide enough for every label of the batch."""
         outputs = self.model.classify(self.batch_features(), self.task_ids())
         return pad_outputs(outputs, int(self.mb_y.max()) + 1)
-
-    def batch_features(self) -> Tensor:
-        """Return the features [B, d] of the batch: ``mb_x`` itself where the store gave it."""
-        return self.mb_x if self._on_features else self.model.backbone(self.mb_x)
 
     def task_ids(self) -> Tensor | None:
         """Return the true task of each image of the batch, for methods that ask for it."""

@@ -77,6 +77,7 @@ class FeatureCache:
         """
         if not len(dataset):
             return None
+        backbone.probe(dataset[0][0])
         labels = self._labels(dataset)
         plan = self._plan(dataset, random=view is not None)
         if labels is None or plan is None:
@@ -87,7 +88,6 @@ class FeatureCache:
                 "every image passes through the backbone each time"
             )
         name = "eval" if view is None else f"view-{view}"
-        backbone.probe(dataset[0][0].unsqueeze(0).to(backbone.device))
         space = self.store.space(
             backbone=backbone.name,
             fingerprint=backbone.fingerprint,

@@ -43,8 +43,7 @@ class SimpleCILStrategy(FrozenBackboneStrategy):
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make room for the classes of the experience."""
-        backbone = self.model.backbone
-        backbone.probe(self.experience.dataset.eval()[0][0].unsqueeze(0).to(self.device))
+        self.model.backbone.probe(self.experience.dataset.eval()[0][0])
         self.model.add_task(classes_of(self.experience))
         super().check_model_and_optimizer(**kwargs)
 
