@@ -19,7 +19,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import compose, method_schema, register_configs, to_settings
-from experiments.run import execute, run_path
+from experiments.identity import run_path
+from experiments.run import execute
 from tosca_avalanche.errors import ToscaError
 from tosca_avalanche.files import atomic_write, write_text
 from tosca_avalanche.plots import plot_accuracy, plot_forgetting, plot_heatmap, plot_selection

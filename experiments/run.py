@@ -22,6 +22,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from experiments.config import compose, register_configs, to_settings
+from experiments.identity import BATCH_ORDERS, identity, label_of, protocol_of, run_path
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import find_stream, mixed_experience
 from tosca_avalanche.errors import ToscaError
@@ -38,40 +39,6 @@ from tosca_avalanche.records import (
     selection_rows,
 )
 from tosca_avalanche.strategies import find_strategy
-
-BATCH_ORDERS = {"class-sorted": "sorted", "shuffled": "shuffled"}
-
-
-def protocol_of(settings: dict[str, Any]) -> str:
-    """Return the label of the protocol that gives a run its numbers."""
-    selection = settings["method"].get("selection")
-    if selection == "oracle":
-        return "oracle-task"
-    if selection == "entropy-batch":
-        order = BATCH_ORDERS[settings["eval_order"]]
-        return f"batch{settings['method']['eval_mb_size']}-{order}"
-    return "per-image"
-
-
-def run_path(settings: dict[str, Any]) -> Path:
-    """Return ``results_root/STREAM/METHOD/PROTOCOL/seed-N``."""
-    seed, order = settings["seed"], settings["class_order_seed"]
-    name = f"seed-{seed}" if order in (None, seed) else f"seed-{seed}-order-{order}"
-    parts = (_label(settings["stream"]), _label(settings["method"]), protocol_of(settings))
-    return Path(settings["results_root"], *parts, name)
-
-
-def _label(group: dict[str, Any]) -> str:
-    if group["label"]:
-        return str(group["label"])
-    # a folder is called after what it holds
-    return Path(group["root"]).name.split(".")[0] if "root" in group else str(group["name"])
-
-
-def identity(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that decide a run's numbers: all but where and how it is written."""
-    outside = ("results_root", "overwrite", "num_workers", "store")
-    return {k: v for k, v in settings.items() if k not in outside}
 
 
 def execute(settings: dict[str, Any]) -> Path:
@@ -135,7 +102,8 @@ class Run:
             self.test(t)
             accuracy = self.matrix.correct[t].sum() / max(1, self.matrix.total[t].sum())
             print(
-                f"{_label(self.settings['method'])} ({self.protocol}) seed {self.settings['seed']} "
+                f"{label_of(self.settings['method'])} ({self.protocol}) "
+                f"seed {self.settings['seed']} "
                 f"task {t + 1}/{tasks}: {100 * accuracy:.1f} % on classes seen, "
                 f"train {self.timings['train_s'][t]:.1f} s, test {self.timings['eval_s'][t]:.1f} s",
                 flush=True,
@@ -215,7 +183,7 @@ class Run:
             if (table := self.matrix.selection_table(t)) is not None
         }
         correct, total = self.matrix.correct, self.matrix.total
-        stream, method = _label(self.settings["stream"]), _label(self.settings["method"])
+        stream, method = label_of(self.settings["stream"]), label_of(self.settings["method"])
         digest = hashlib.sha256(json.dumps(self.folder.settings, sort_keys=True).encode())
         head = {
             "run_id": f"{stream}-{method}-{self.protocol}-{self.settings['seed']}-"

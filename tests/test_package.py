@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FLOORS = [
-    {"errors", "seeding", "files", "version", "backbones", "modules", "features", "selection",
-     "metrics", "records", "plots"},
+    {"errors", "registry", "seeding", "files", "version", "backbones", "modules", "features", 
+     "selection", "metrics", "records", "plots"},
     {"plugins", "strategies", "benchmarks"},
 ]  # fmt: skip
 

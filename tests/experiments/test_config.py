@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.config import compose, register_configs, to_settings
-from experiments.run import identity, protocol_of, run_path
+from experiments.identity import identity, protocol_of, run_path
 
 register_configs()
 

@@ -1,0 +1,41 @@
+"""What a run is called, where it goes, and which settings make it another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+BATCH_ORDERS = {"class-sorted": "sorted", "shuffled": "shuffled"}
+
+
+def protocol_of(settings: dict[str, Any]) -> str:
+    """Return the label of the protocol that gives a run its numbers."""
+    selection = settings["method"].get("selection")
+    if selection == "oracle":
+        return "oracle-task"
+    if selection == "entropy-batch":
+        order = BATCH_ORDERS[settings["eval_order"]]
+        return f"batch{settings['method']['eval_mb_size']}-{order}"
+    return "per-image"
+
+
+def run_path(settings: dict[str, Any]) -> Path:
+    """Return ``results_root/STREAM/METHOD/PROTOCOL/seed-N``."""
+    seed, order = settings["seed"], settings["class_order_seed"]
+    name = f"seed-{seed}" if order in (None, seed) else f"seed-{seed}-order-{order}"
+    parts = (label_of(settings["stream"]), label_of(settings["method"]), protocol_of(settings))
+    return Path(settings["results_root"], *parts, name)
+
+
+def label_of(group: dict[str, Any]) -> str:
+    """Return what results call a method or a stream: its label, its folder's name, or its name."""
+    if group["label"]:
+        return str(group["label"])
+    # a folder is called after what it holds
+    return Path(group["root"]).name.split(".")[0] if "root" in group else str(group["name"])
+
+
+def identity(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide a run's numbers: all but where and how it is written."""
+    outside = ("results_root", "overwrite", "num_workers", "store")
+    return {k: v for k, v in settings.items() if k not in outside}
