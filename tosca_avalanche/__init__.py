@@ -23,6 +23,7 @@ _PUBLIC = {
     "ProgressPlugin": "tosca_avalanche.plugins",
     "AccuracyMatrixPlugin": "tosca_avalanche.plugins",
     "TOSCAStrategy": "tosca_avalanche.strategies",
+    "SLDAStrategy": "tosca_avalanche.strategies",
     "SimpleCILStrategy": "tosca_avalanche.strategies",
 }
 

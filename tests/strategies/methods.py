@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tosca_avalanche.strategies import SimpleCILStrategy, TOSCAStrategy
+from tosca_avalanche.strategies import SimpleCILStrategy, SLDAStrategy, TOSCAStrategy
 
 METHODS = {
     "tosca": (TOSCAStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
     "simplecil": (SimpleCILStrategy, {}),
+    "slda": (SLDAStrategy, {}),
 }
 
 

@@ -166,6 +166,8 @@ def test_what_was_learned_earlier_stays_bit_equal(method, backbone):
 
 def prototypes(strategy):
     model = strategy.model
+    if hasattr(model, "statistics"):
+        return model.statistics.means
     return model.head.rows if hasattr(model, "head") else model.prototypes
 
 

@@ -3,9 +3,11 @@
 from tosca_avalanche.modules.bank import ModuleBank
 from tosca_avalanche.modules.class_means import ClassMeans
 from tosca_avalanche.modules.cosine_head import CosineHead
+from tosca_avalanche.modules.gaussian import SharedGaussian
 from tosca_avalanche.modules.incremental import IncrementalNet
 from tosca_avalanche.modules.luca import LuCA
 from tosca_avalanche.modules.prototype_net import PrototypeNet
+from tosca_avalanche.modules.slda_net import SLDANet
 from tosca_avalanche.modules.tosca_net import ToscaNet
 
 __all__ = [
@@ -15,5 +17,7 @@ __all__ = [
     "LuCA",
     "ModuleBank",
     "PrototypeNet",
+    "SLDANet",
+    "SharedGaussian",
     "ToscaNet",
 ]

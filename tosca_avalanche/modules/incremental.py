@@ -59,6 +59,11 @@ class IncrementalNet(nn.Module):
         """Tasks in which a label was trained on, oldest first."""
         return [t for t, labels in enumerate(self.task_classes) if label in labels]
 
+    def positions(self, y: Tensor) -> Tensor:
+        """Return the position of each label [B] among the seen classes."""
+        position = {label: i for i, label in enumerate(self.classes)}
+        return torch.tensor([position[int(label)] for label in y.tolist()], device=self.device)
+
     def add_task(self, labels: list[int]) -> None:
         """Take one more task with these class labels (non-negative integers)."""
         labels = sorted(int(label) for label in labels)

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
-from tosca_avalanche.modules.class_means import ClassMeans
 from tosca_avalanche.modules.incremental import IncrementalNet
 
 
@@ -38,12 +37,12 @@ class PrototypeNet(IncrementalNet):
         self.sums = torch.cat([self.sums, self.sums.new_zeros(new, self.sums.shape[1])])
         self.counts = torch.cat([self.counts, self.counts.new_zeros(new)])
 
-    def learn(self, means: ClassMeans) -> None:
-        """Add the sums and counts of one batch, or of one task, to those of its classes."""
-        position = {label: i for i, label in enumerate(self.classes)}
-        for label in means.labels:
-            self.sums[position[label]] += means.sums[label].to(self.sums)
-            self.counts[position[label]] += means.counts[label]
+    @torch.no_grad()
+    def learn(self, z: Tensor, y: Tensor) -> None:
+        """Add features [B, d] with labels [B] of known classes."""
+        index = self.positions(y)
+        self.sums.index_add_(0, index, z.to(self.sums))
+        self.counts.index_add_(0, index, torch.ones_like(index))
 
     @property
     def prototypes(self) -> Tensor:

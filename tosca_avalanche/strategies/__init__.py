@@ -10,10 +10,12 @@ for _module in pkgutil.iter_modules(__path__):
 
 from tosca_avalanche.strategies.base import FrozenBackboneStrategy  # noqa: E402
 from tosca_avalanche.strategies.simplecil import SimpleCILStrategy  # noqa: E402
+from tosca_avalanche.strategies.slda import SLDAStrategy  # noqa: E402
 from tosca_avalanche.strategies.tosca import TOSCAStrategy  # noqa: E402
 
 __all__ = [
     "FrozenBackboneStrategy",
+    "SLDAStrategy",
     "SimpleCILStrategy",
     "TOSCAStrategy",
     "find_strategy",
