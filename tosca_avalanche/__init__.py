@@ -23,6 +23,8 @@ _PUBLIC = {
     "ProgressPlugin": "tosca_avalanche.plugins",
     "AccuracyMatrixPlugin": "tosca_avalanche.plugins",
     "TOSCAStrategy": "tosca_avalanche.strategies",
+    "APERStrategy": "tosca_avalanche.strategies",
+    "RanPACStrategy": "tosca_avalanche.strategies",
     "SLDAStrategy": "tosca_avalanche.strategies",
     "SimpleCILStrategy": "tosca_avalanche.strategies",
 }

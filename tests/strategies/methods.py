@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
-from tosca_avalanche.strategies import SimpleCILStrategy, SLDAStrategy, TOSCAStrategy
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
 
+from tests.conftest import TinyNet
+from tosca_avalanche.backbones import FrozenBackbone, load_backbone
+from tosca_avalanche.seeding import seeded_globals
+from tosca_avalanche.strategies import (
+    APERStrategy,
+    RanPACStrategy,
+    SimpleCILStrategy,
+    SLDAStrategy,
+    TOSCAStrategy,
+)
+
+FIRST_TASK = {"first_epochs": 2, "train_mb_size": 8, "width": 4}
 METHODS = {
-    "tosca": (TOSCAStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
+    "aper": (APERStrategy, FIRST_TASK),
+    "ranpac": (RanPACStrategy, {**FIRST_TASK, "projection": 200}),
     "simplecil": (SimpleCILStrategy, {}),
     "slda": (SLDAStrategy, {}),
+    "tosca": (TOSCAStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
 }
+NEED_A_VIT = ("aper", "ranpac")
 
 
-def make(name: str, backbone, **settings):
+class TinyViT(VisionTransformer):
+    """Images [B, 3, 4, 4] to [CLS] [B, 32]; its weights are seeded and larger than timm's."""
+
+    def __init__(self) -> None:
+        with seeded_globals(3):
+            super().__init__(
+                img_size=4, patch_size=2, embed_dim=32, depth=2, num_heads=2, num_classes=0
+            )
+            with torch.no_grad():
+                for p in self.parameters():
+                    if p.dim() > 1:
+                        p.copy_(0.3 * torch.randn(p.shape))
+
+
+def fresh(method: str) -> FrozenBackbone:
+    """Return a new backbone that suits the method, always the same one."""
+    return load_backbone(TinyViT() if method in NEED_A_VIT else TinyNet())
+
+
+def make(name: str, backbone: nn.Module | None = None, **settings):
     """Build a strategy quietly."""
     cls, own = METHODS[name]
-    return cls(backbone, **{"evaluator": None, **own, **settings})
+    model = fresh(name) if backbone is None else backbone
+    return cls(model, **{"evaluator": None, **own, **settings})

@@ -12,7 +12,7 @@ from avalanche.benchmarks.utils.transforms import MultiParamTransformCallable
 from torch.utils.data import Subset
 
 from tests.conftest import TinyNet, blobs
-from tests.strategies.methods import METHODS, make
+from tests.strategies.methods import METHODS, fresh, make
 from tests.streams import STREAMS, classic
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import digits, mixed_experience
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:No loggers", "ignore:.*cross-ent
 
 def work(method, benchmark, backbone=None, **settings):
     matrix = AccuracyMatrixPlugin()
-    backbone = load_backbone(TinyNet()) if backbone is None else backbone
+    backbone = fresh(method) if backbone is None else backbone
     strategy = make(method, backbone, plugins=[matrix], **settings)
     for t, experience in enumerate(benchmark.train_stream):
         strategy.train(experience, eval_streams=[])

@@ -62,8 +62,8 @@ def test_a_class_again_updates_its_mean(backbone):
     ]
     assert len(images) == 16
     expected = backbone(torch.stack(images)).mean(0)
-    torch.testing.assert_close(strategy.model.prototypes[1], expected)
-    assert strategy.model.counts.tolist() == [8, 16, 8]
+    torch.testing.assert_close(strategy.model.prototypes.means[1], expected)
+    assert strategy.model.prototypes.counts.tolist() == [8, 16, 8]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from avalanche.benchmarks.classic import SplitMNIST
 
-from tests.strategies.methods import METHODS, make
+from tests.strategies.methods import METHODS, NEED_A_VIT, make
 from tosca_avalanche.plugins import AccuracyMatrixPlugin
 from tosca_avalanche.seeding import seeded_globals
 
@@ -39,7 +39,7 @@ def flat():
         return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 32))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in NEED_A_VIT])
 @pytest.mark.parametrize("labels", [True, False])
 @pytest.mark.parametrize("cache", [True, False])
 def test_split_mnist(method, labels, cache, mnist):
@@ -54,7 +54,7 @@ def test_split_mnist(method, labels, cache, mnist):
     assert matrix.correct[-1].sum() > 10  # chance is 4 of 40
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in NEED_A_VIT])
 def test_each_image_passes_once(method, mnist):
     """SplitMNIST brings its own transforms; they are deterministic and so cached."""
     benchmark = SplitMNIST(5, return_task_id=False, seed=1, dataset_root=mnist)

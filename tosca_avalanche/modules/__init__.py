@@ -1,22 +1,30 @@
 """Plain torch parts: LuCA, its bank, the cosine head, prototypes, and the nets made of them."""
 
+from tosca_avalanche.modules.adapters import AdaptedViT, AdapterSet
 from tosca_avalanche.modules.bank import ModuleBank
 from tosca_avalanche.modules.class_means import ClassMeans
 from tosca_avalanche.modules.cosine_head import CosineHead
 from tosca_avalanche.modules.gaussian import SharedGaussian
 from tosca_avalanche.modules.incremental import IncrementalNet
 from tosca_avalanche.modules.luca import LuCA
-from tosca_avalanche.modules.prototype_net import PrototypeNet
+from tosca_avalanche.modules.prototype_net import APERNet, PrototypeNet
+from tosca_avalanche.modules.prototypes import Prototypes
+from tosca_avalanche.modules.ranpac_net import RanPACNet
 from tosca_avalanche.modules.slda_net import SLDANet
 from tosca_avalanche.modules.tosca_net import ToscaNet
 
 __all__ = [
+    "APERNet",
+    "AdaptedViT",
+    "AdapterSet",
     "ClassMeans",
     "CosineHead",
     "IncrementalNet",
     "LuCA",
     "ModuleBank",
     "PrototypeNet",
+    "Prototypes",
+    "RanPACNet",
     "SLDANet",
     "SharedGaussian",
     "ToscaNet",

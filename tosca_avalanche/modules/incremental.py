@@ -90,6 +90,9 @@ class IncrementalNet(nn.Module):
         """Make room for one more task, on the device of the net."""
         raise NotImplementedError
 
+    def end_task(self) -> None:
+        """Do what is left to do when a task's images have all been seen; nothing by default."""
+
     def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:
         """Return outputs [B, width] for features z [B, d]."""
         raise NotImplementedError
@@ -134,12 +137,16 @@ class IncrementalNet(nn.Module):
         }
         return tensors, {"task_classes": self.task_classes}
 
+    def take_shape(self, rest: dict[str, Any]) -> None:
+        """Bring a net with its tasks added into the shape of the saved one; nothing by default."""
+
     def restore(self, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave; the net must be new, with the same settings."""
         if self.n_tasks:
             raise ValueError(f"restore needs a new net; this one has learned {self.n_tasks} tasks")
         for labels in rest["task_classes"]:
             self.add_task(labels)
+        self.take_shape(rest)
         own = {k: v for k, v in self.state_dict().items() if not k.startswith("backbone.")}
         if own.keys() != tensors.keys() or any(own[k].shape != tensors[k].shape for k in own):
             raise ValueError("the saved state has other tensors than this net: settings differ")

@@ -8,13 +8,17 @@ from tosca_avalanche.strategies.registry import find_strategy, register, strateg
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
+from tosca_avalanche.strategies.aper import APERStrategy  # noqa: E402
 from tosca_avalanche.strategies.base import FrozenBackboneStrategy  # noqa: E402
+from tosca_avalanche.strategies.ranpac import RanPACStrategy  # noqa: E402
 from tosca_avalanche.strategies.simplecil import SimpleCILStrategy  # noqa: E402
 from tosca_avalanche.strategies.slda import SLDAStrategy  # noqa: E402
 from tosca_avalanche.strategies.tosca import TOSCAStrategy  # noqa: E402
 
 __all__ = [
+    "APERStrategy",
     "FrozenBackboneStrategy",
+    "RanPACStrategy",
     "SLDAStrategy",
     "SimpleCILStrategy",
     "TOSCAStrategy",

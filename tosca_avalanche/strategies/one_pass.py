@@ -33,6 +33,10 @@ class OnePassStrategy(FrozenBackboneStrategy):
         self.model.add_task(classes_of(self.experience))
         super().check_model_and_optimizer(**kwargs)
 
+    def _after_training_exp(self, **kwargs: Any) -> None:
+        self.model.end_task()
+        super()._after_training_exp(**kwargs)
+
     def training_epoch(self, **kwargs: Any) -> None:
         """Add up the features of every image once."""
         for batch in self.dataloader:
