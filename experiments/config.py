@@ -96,11 +96,13 @@ def register_configs() -> None:
 @functools.cache
 def method_schema(name: str) -> type:
     """Return a dataclass of the settings of a strategy, with its defaults."""
-    own = find_strategy(name).__init__
-    fields = _fields(own, _NOT_METHOD_KEYS)
-    known = {f[0] for f in fields}
-    shared = _fields(FrozenBackboneStrategy.__init__, _NOT_METHOD_KEYS | known)
-    return _schema(name, "method", [*fields, *shared])
+    fields: list[tuple[str, Any, Any]] = []
+    for cls in find_strategy(name).__mro__:  # a subclass's default goes before its parents'
+        if "__init__" in vars(cls):
+            fields += _fields(cls.__init__, _NOT_METHOD_KEYS | {f[0] for f in fields})
+        if cls is FrozenBackboneStrategy:
+            break
+    return _schema(name, "method", fields)
 
 
 @functools.cache

@@ -17,6 +17,8 @@ def test_defaults_are_the_strategys():
     assert method["l1"] == 5e-4 and method["selection"] == "entropy"
     assert method["train_epochs"] == 20 and method["train_views"] == 0
     assert settings("method=simplecil")["method"]["train_mb_size"] == 64
+    aper = settings("method=aper")["method"]
+    assert aper["lr"] == 0.01 and aper["first_epochs"] == 20 and aper["train_mb_size"] == 48
     assert settings("stream=digits", "stream.classes_per_task=[5,5]")["stream"] == {
         "name": "digits",
         "label": None,
