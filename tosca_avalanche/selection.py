@@ -47,8 +47,12 @@ def select_entropy_batch(logits: Tensor) -> Tensor:
     :param logits: [T, B, C].
     :return: module index [B], the same value B times.
     """
-    mean = entropy(_checked(logits)).mean(dim=1, keepdim=True)  # [T, 1]
-    return lowest(mean).expand(logits.shape[1])
+    return batch_vote(entropy(_checked(logits)))
+
+
+def batch_vote(entropies: Tensor) -> Tensor:
+    """Return the module of lowest mean entropy for every image, [B], from entropies [T, B]."""
+    return lowest(entropies.mean(dim=1, keepdim=True)).expand(entropies.shape[1])
 
 
 def select_oracle(logits: Tensor, task_ids: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import digits, mixed_experience
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.plugins import AccuracyMatrixPlugin
-from tosca_avalanche.strategies.cached import FeatureCache
+from tosca_avalanche.strategies.cached import FeatureCache, _ends
 
 pytestmark = pytest.mark.filterwarnings("ignore:No loggers", "ignore:.*cross-entropy is 0")
 
@@ -53,7 +53,7 @@ def test_every_kind_of_benchmark_takes_the_fast_reading(stream):
     benchmark = STREAMS[stream]()
     for experience in (*benchmark.train_stream, *benchmark.test_stream):
         data = experience.dataset.eval()
-        plan = cache._by_source(data)
+        plan = cache._by_source(data, _ends(data))
         assert plan is not None and not plan.random
         features = cache.get(load_backbone(TinyNet()), data)
         items = [data[i] for i in range(len(data))]
@@ -130,7 +130,7 @@ def test_data_sets_that_can_not_be_read_to_the_bottom_are_keyed_by_their_images(
     two = as_classification_dataset(blobs(3, 4, 0)).concat(
         as_classification_dataset(blobs(3, 4, 1))
     )
-    assert cache._by_source(two.eval()) is None
+    assert cache._by_source(two.eval(), _ends(two.eval())) is None
     expected = torch.cat([blobs(3, 4, s).tensors[0] for s in (0, 1)])
     torch.testing.assert_close(cache.get(backbone, two.eval()).z, backbone(expected))
 
@@ -140,7 +140,7 @@ def test_data_sets_that_can_not_be_read_to_the_bottom_are_keyed_by_their_images(
     step = MultiParamTransformCallable(by_label)
 
     data = as_classification_dataset(blobs(3, 4, 0), TransformGroups({"train": None, "eval": step}))
-    assert cache._by_source(data.eval()) is None
+    assert cache._by_source(data.eval(), _ends(data.eval())) is None
     x, y = blobs(3, 4, 0).tensors
     torch.testing.assert_close(
         cache.get(backbone, data.eval()).z, backbone(x * (1 + y).reshape(-1, 1, 1, 1))
@@ -153,7 +153,7 @@ def test_plain_subsets_are_read_through():
     part.targets = [base.targets[i] for i in part.indices]
     cache = FeatureCache(FeatureStore(None))
     data = as_classification_dataset(part).eval()
-    assert cache._by_source(data) is not None
+    assert cache._by_source(data, _ends(data)) is not None
     backbone = load_backbone(TinyNet())
     torch.testing.assert_close(cache.get(backbone, data).z, backbone(base.tensors[0][part.indices]))
 

@@ -42,6 +42,11 @@ class ModuleBank(nn.Module):
             raise RuntimeError("the bank is empty: add a module before asking for the current one")
         return self.luca[-1]  # type: ignore[return-value]
 
+    @property
+    def learning(self) -> bool:
+        """True while the newest module takes gradients; no other one can."""
+        return len(self.luca) > 0 and next(self.current.parameters()).requires_grad
+
     def add(self, module: LuCA) -> None:
         """Append a module; all earlier ones are frozen."""
         self.freeze()
@@ -68,7 +73,7 @@ class ModuleBank(nn.Module):
     def _stack(self) -> int:
         """Move frozen modules that are not in a block yet into one; return how many are stacked."""
         frozen = len(self.luca)
-        if frozen and next(self.current.parameters()).requires_grad:
+        if self.learning:
             frozen -= 1
         for index in range(self._stacked, frozen):
             slot, own = index % BLOCK, dict(self.luca[index].named_parameters())
@@ -84,7 +89,7 @@ class ModuleBank(nn.Module):
         """Return L_t(z) for every module t: [T, B, d]."""
         if not len(self.luca):
             return z.new_empty(0, *z.shape)
-        if torch.is_grad_enabled() and any(p.requires_grad for p in self.luca.parameters()):
+        if torch.is_grad_enabled() and self.learning:
             return torch.stack([module(z) for module in self.luca])
         stacked = self._stack()
         parts = []

@@ -45,10 +45,11 @@ class FirstTaskNet(IncrementalNet):
         """Width of the features that the statistics are made of."""
         return self.plain[0].embed_dim * (2 if self.adapters is not None and self.paired else 1)
 
-    def begin_first_task(self, labels: list[int]) -> None:
-        """Make the proxy head's rows."""
-        assert self.proxy is not None
-        self.proxy.grow(len(labels), generator=generator(self.seed, "proxy"))
+    def add_task(self, labels: list[int]) -> None:
+        """Take one more task; the first one makes the proxy head's rows too."""
+        super().add_task(labels)
+        if self.proxy is not None and self.n_tasks == 1:
+            self.proxy.grow(len(labels), generator=generator(self.seed, "proxy"))
 
     def first_task_outputs(self, x: Tensor) -> Tensor:
         """Return the proxy head's outputs [B, width] for images of the first task."""

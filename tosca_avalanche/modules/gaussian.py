@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from tosca_avalanche.modules.prototypes import ClassSums
 
 
-class SharedGaussian(nn.Module):
+class SharedGaussian(ClassSums):
     """Sufficient statistics of Gaussian classes with one covariance.
 
     Kept per class: the count n_c and the sum of its features; for all: the sum of outer
@@ -19,33 +21,18 @@ class SharedGaussian(nn.Module):
     :param dim: feature width d.
     """
 
-    sums: Tensor
-    counts: Tensor
     outer: Tensor
 
     def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.register_buffer("sums", torch.zeros(0, dim, dtype=torch.float64))
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.float64))
+        super().__init__(dim)
         self.register_buffer("outer", torch.zeros(dim, dim, dtype=torch.float64))
 
-    def grow(self, n: int) -> None:
-        """Make room for n more classes."""
-        self.sums = torch.cat([self.sums, self.sums.new_zeros(n, self.sums.shape[1])])
-        self.counts = torch.cat([self.counts, self.counts.new_zeros(n)])
-
     @torch.no_grad()
-    def update(self, x: Tensor, index: Tensor) -> None:
+    def update(self, z: Tensor, index: Tensor) -> None:
         """Add features [B, d] of the classes at positions ``index`` [B]."""
-        x = x.to(self.sums)
-        self.sums.index_add_(0, index, x)
-        self.counts.index_add_(0, index, torch.ones_like(x[:, 0]))
-        self.outer += x.T @ x
-
-    @property
-    def means(self) -> Tensor:
-        """Class means [C, d]; 0 for a class without images."""
-        return self.sums / self.counts.clamp_min(1).unsqueeze(1)
+        super().update(z, index)
+        z = z.to(self.outer)
+        self.outer += z.T @ z
 
     @property
     def covariance(self) -> Tensor:

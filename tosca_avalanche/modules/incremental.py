@@ -32,6 +32,8 @@ class IncrementalNet(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.task_classes: list[list[int]] = []
+        self.classes: list[int] = []
+        """Labels seen, in the order in which they came."""
         self.last_modules: Tensor | None = None
         """Module chosen for each image of the last evaluated batch, where there are modules."""
 
@@ -44,11 +46,6 @@ class IncrementalNet(nn.Module):
     def row_labels(self) -> list[int]:
         """Label of each row, oldest first."""
         return [label for labels in self.task_classes for label in labels]
-
-    @property
-    def classes(self) -> list[int]:
-        """Labels seen, in the order in which they came."""
-        return list(dict.fromkeys(self.row_labels))
 
     @property
     def device(self) -> torch.device:
@@ -80,6 +77,8 @@ class IncrementalNet(nn.Module):
             self.to(self.device)
         self.grow(labels)
         self.task_classes.append(labels)
+        known = set(self.classes)
+        self.classes += [label for label in labels if label not in known]
         self._row_index: Tensor | None = None
 
     def build(self, dim: int) -> None:

@@ -47,9 +47,3 @@ class APERNet(FirstTaskNet, PrototypeNet):
     def build(self, dim: int) -> None:
         """Make the prototypes, of twice the backbone's width."""
         super().build(self.feature_dim)
-
-    def grow(self, labels: list[int]) -> None:
-        """Make room for new classes, and on the first task for the proxy head."""
-        if not self.adapted and not self.n_tasks:
-            self.begin_first_task(labels)
-        super().grow(labels)

@@ -1,4 +1,4 @@
-"""Running class means of features and the cosine to them."""
+"""Running class sums of features, their means, and the cosine to them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Prototypes(nn.Module):
-    """Mean feature of each class, from double-precision sums, and cosine scores.
+class ClassSums(nn.Module):
+    """Sum and count of each class's features, in double precision.
 
     Sums make the means independent of the order of images, batches and tasks; a class
     that comes again updates its mean.
@@ -38,7 +38,16 @@ class Prototypes(nn.Module):
     @property
     def means(self) -> Tensor:
         """Mean feature of each class [C, d]; 0 before any image."""
-        return (self.sums / self.counts.clamp_min(1).unsqueeze(1)).float()
+        return self.sums / self.counts.clamp_min(1).unsqueeze(1)
+
+
+class Prototypes(ClassSums):
+    """Class means in single precision, and the cosine to them."""
+
+    @property
+    def means(self) -> Tensor:
+        """Mean feature of each class [C, d]; 0 before any image."""
+        return super().means.float()
 
     def forward(self, z: Tensor) -> Tensor:
         """Return cos(z, mean) [B, C] for features z [B, d]."""

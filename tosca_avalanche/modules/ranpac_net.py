@@ -59,9 +59,7 @@ class RanPACNet(FirstTaskNet):
         self.statistics = RidgeProjection(dim, self.size, self.seed)
 
     def grow(self, labels: list[int]) -> None:
-        """Make room for new classes, and on the first task for the proxy head."""
-        if not self.adapted and not self.n_tasks:
-            self.begin_first_task(labels)
+        """Make room for classes that were not seen before."""
         self.statistics.grow(len(set(labels) - set(self.classes)))
         self._weights = None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -16,8 +17,8 @@ from tosca_avalanche.modules.luca import LuCA
 from tosca_avalanche.seeding import generator
 from tosca_avalanche.selection import (
     SELECTIONS,
+    batch_vote,
     entropy,
-    lowest,
     select_entropy,
     select_oracle,
 )
@@ -128,33 +129,31 @@ class ToscaNet(IncrementalNet):
             return self.to_outputs(z)
         if self.selection == "oracle" and task_ids is None:
             raise ValueError("selection='oracle' needs task_ids; pass them, or use 'entropy'")
+        size = self.part_size(z)
         if self.selection == "entropy-batch":
-            entropies = [entropy(self.module_logits(part)) for part in self.parts(z)]
-            modules = lowest(torch.cat(entropies, dim=1).mean(dim=1, keepdim=True))
-            logits = self.merge_rows(self.head(self.bank.luca[int(modules)](z)))
-            self.last_modules = modules.expand(len(z))
-            return self.to_outputs(logits)
+            entropies = [entropy(self.module_logits(part)) for part in z.split(size)]
+            self.last_modules = batch_vote(torch.cat(entropies, dim=1))
+            luca = self.bank.luca[int(self.last_modules[0])]
+            return self.to_outputs(self.merge_rows(self.head(luca(z))))
+        ids: Iterable[Tensor | None] = itertools.repeat(None)
+        if self.selection == "oracle" and task_ids is not None:
+            ids = task_ids.split(size)
         chosen, modules_of = [], []
-        for part, ids in zip(self.parts(z), self.parts(task_ids, z), strict=True):
+        for part, part_ids in zip(z.split(size), ids, strict=False):
             logits = self.module_logits(part)
-            modules = select_entropy(logits) if ids is None else select_oracle(logits, ids)
+            if part_ids is None:
+                modules = select_entropy(logits)
+            else:
+                modules = select_oracle(logits, part_ids)
             modules_of.append(modules)
             chosen.append(logits[modules, torch.arange(len(part), device=z.device)])
         self.last_modules = torch.cat(modules_of)
         return self.to_outputs(torch.cat(chosen))
 
-    def parts(self, values: Tensor | None, like: Tensor | None = None) -> list[Any]:
-        """Cut a batch so that every module's logits of a part fit in little memory.
-
-        :param values: [B, ...]; None gives as many Nones as ``like`` has parts.
-        """
-        like = values if like is None else like
-        assert like is not None
-        widest = max(like.shape[1], len(self.row_labels), 1)
-        size = max(1, PART_NUMBERS // (self.n_tasks * widest))
-        if values is None or (self.selection != "oracle" and values is not like):
-            return [None] * len(like.split(size))
-        return list(values.split(size))
+    def part_size(self, z: Tensor) -> int:
+        """Return how many images to take at once to keep all modules' logits small."""
+        widest = max(z.shape[1], len(self.row_labels))
+        return max(1, PART_NUMBERS // (self.n_tasks * widest))
 
     def module_logits(self, z: Tensor) -> Tensor:
         """Return every module's logits over the seen classes, [T, B, C], for features [B, d]."""

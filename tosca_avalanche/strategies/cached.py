@@ -77,9 +77,10 @@ class FeatureCache:
         """
         if not len(dataset):
             return None
-        backbone.probe(dataset[0][0])
-        labels = self._labels(dataset)
-        plan = self._plan(dataset, random=view is not None)
+        ends = _ends(dataset)
+        backbone.probe(ends[0][0])
+        labels = self._labels(dataset, ends)
+        plan = self._plan(dataset, ends, random=view is not None)
         if labels is None or plan is None:
             return None
         if plan.random and view is None:
@@ -104,22 +105,22 @@ class FeatureCache:
         )
         return FeatureData(z, *labels)
 
-    def _labels(self, dataset: Any) -> tuple[Tensor, Tensor | None] | None:
+    def _labels(self, dataset: Any, ends: dict[int, Any]) -> tuple[Tensor, Tensor | None] | None:
         """Return targets and task labels as the items have them, without reading the images."""
-        first = dataset[0]
+        first = ends[0]
         y = getattr(dataset, "targets", None)
         t = getattr(dataset, "targets_task_labels", None) if len(first) == 3 else None
         if y is None or len(first) not in (2, 3) or (len(first) == 3 and t is None):
             return self._refuse("items with other fields than image, label and task are not cached")
         targets = torch.as_tensor(np.asarray([int(v) for v in y]))
         tasks = None if t is None else torch.as_tensor(np.asarray([int(v) for v in t]))
-        for i in {0, len(dataset) - 1}:
-            if int(dataset[i][1]) != int(targets[i]):
+        for i, item in ends.items():
+            if int(item[1]) != int(targets[i]):
                 return self._refuse("labels are changed by a transform: features are not cached")
         return targets, tasks
 
-    def _plan(self, dataset: Any, random: bool) -> _Plan | None:
-        fast = self._by_source(dataset)
+    def _plan(self, dataset: Any, ends: dict[int, Any], random: bool) -> _Plan | None:
+        fast = self._by_source(dataset, ends)
         if fast is not None:
             return fast
         if random:
@@ -128,8 +129,8 @@ class FeatureCache:
         again = range(0, len(dataset), max(1, len(dataset) // 8))
         return _Plan(keys, "input", any(image_key(dataset[i][0]) != keys[i] for i in again))
 
-    def _by_source(self, dataset: Any) -> _Plan | None:
-        """Key by the bottom of the data set, if its items prove that reading right."""
+    def _by_source(self, dataset: Any, ends: dict[int, Any]) -> _Plan | None:
+        """Key by the bottom of the data set, if its first and last items prove that reading."""
         flat = single_leaf(dataset)
         if flat is None:
             return None
@@ -145,12 +146,11 @@ class FeatureCache:
             if image_key(first) != image_key(leaf[indices[0]][0]):
                 return None  # the leaf itself is random
             key, random = self._transform_key(steps, transform, first)
-            for i in {0, len(indices) - 1}:
+            for i, item in ends.items():
                 with seeded_globals(0):
                     expected = transform(leaf[indices[i]][0])
-                with seeded_globals(0):
-                    if image_key(dataset[i][0]) != image_key(expected):
-                        return None
+                if image_key(item[0]) != image_key(expected):
+                    return None
             return _Plan(self._keys_of(leaf, indices), key, random)
         except (TypeError, ValueError, AttributeError, IndexError, RuntimeError):
             return None
@@ -182,3 +182,13 @@ class FeatureCache:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"store": self.store, "_item_keys": {}, "_transform_keys": {}, "_said": set()}
+
+
+def _ends(dataset: Any) -> dict[int, Any]:
+    """Return the first and the last item by position, made under a fixed seed."""
+    ends = {}
+    for i in (0, len(dataset) - 1):
+        if i not in ends:
+            with seeded_globals(0):
+                ends[i] = dataset[i]
+    return ends

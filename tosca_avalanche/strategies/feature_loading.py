@@ -28,10 +28,15 @@ class FeatureLoading:
     task: int
     _on_features = False
 
+    @property
+    def views_now(self) -> int | str:
+        """Views that the experience in training is learned from."""
+        return self.train_views
+
     def train_dataset_adaptation(self, **kwargs: Any) -> None:
         """Choose the view that training sees."""
         super().train_dataset_adaptation(**kwargs)
-        if self.train_views == 0:
+        if self.views_now == 0:
             self.adapted_dataset = self.experience.dataset.eval()
 
     def make_train_dataloader(
@@ -45,7 +50,7 @@ class FeatureLoading:
         if views is not None:
             self.dataloader = FeatureLoader(views, self.train_mb_size, self._order, drop_last)
             return
-        if self.train_views != 0:
+        if self.views_now != 0:
             data = SeededViews(data, derive_seed(self.seed, "views", self.task))
         self._views = data
         options: dict[str, Any] = {"num_workers": num_workers, "drop_last": drop_last}
@@ -60,9 +65,9 @@ class FeatureLoading:
 
     def _training_views(self, num_workers: int) -> list[FeatureData] | None:
         """Return the stored views to train on, or None to pass images in each epoch."""
-        if self.cache is None or self.train_views == "fresh":
+        if self.cache is None or self.views_now == "fresh":
             return None
-        wanted = [None] if self.train_views == 0 else list(range(int(self.train_views)))
+        wanted = [None] if self.views_now == 0 else list(range(int(self.views_now)))
         views = []
         for view in wanted:
             data = self.features(self.adapted_dataset, view=view, num_workers=num_workers)
@@ -98,7 +103,7 @@ class FeatureLoading:
         epoch = self.clock.train_exp_epochs
         self._order.epoch = epoch
         if not self._on_features and isinstance(self._views, SeededViews):
-            self._views.view = epoch if self.train_views == "fresh" else epoch % self.train_views
+            self._views.view = epoch if self.views_now == "fresh" else epoch % self.views_now
         super()._before_training_epoch(**kwargs)
 
     def make_eval_dataloader(self, num_workers: int = 0, **kwargs: Any) -> None:

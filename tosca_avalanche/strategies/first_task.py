@@ -9,7 +9,6 @@ from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
 from tosca_avalanche.modules.incremental import pad_outputs
-from tosca_avalanche.strategies.feature_loading import FeatureLoading
 from tosca_avalanche.strategies.one_pass import OnePassStrategy
 
 
@@ -19,6 +18,8 @@ class FirstTaskStrategy(OnePassStrategy):
     Settings of APER's authors for the first experience: SGD 0.01, momentum 0.9, weight
     decay 5e-4 over adapters, rows and sigma, batch 48, 20 epochs, cosine to 0.
     """
+
+    meaningless = ()
 
     def __init__(
         self,
@@ -33,9 +34,7 @@ class FirstTaskStrategy(OnePassStrategy):
     ) -> None:
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.first_epochs = first_epochs
-        views = common.pop("train_views", 0)
         super().__init__(model=model, train_mb_size=train_mb_size, **common)
-        self.train_views = views
 
     @property
     def adapting(self) -> bool:
@@ -46,12 +45,10 @@ class FirstTaskStrategy(OnePassStrategy):
         """Return stored features, once the backbone is what it will stay."""
         return None if self.adapting else super().features(dataset, **kwargs)
 
-    def train_dataset_adaptation(self, **kwargs: Any) -> None:
+    @property
+    def views_now(self) -> int | str:
         """Statistics are made of the evaluation view, whatever view the adapters see."""
-        if self.adapting:
-            FeatureLoading.train_dataset_adaptation(self, **kwargs)
-        else:
-            self.adapted_dataset = self.experience.dataset.eval()
+        return self.train_views if self.adapting else 0
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make room for the classes, and the optimiser of the first experience."""

@@ -18,9 +18,12 @@ class OnePassStrategy(FrozenBackboneStrategy):
     the statistics so far.
     """
 
+    # settings of training that a method without training has no use for
+    meaningless: tuple[str, ...] = ("optimizer", "scheduler", "train_views")
+
     def __init__(self, *, model: nn.Module, train_mb_size: int = 64, **common: Any) -> None:
         name = type(self).__name__
-        for key in ("optimizer", "scheduler", "train_views"):
+        for key in self.meaningless:
             if common.get(key):
                 raise ValueError(f"{name} trains nothing: {key}= has no meaning here")
         if common.pop("train_epochs", 1) != 1:
