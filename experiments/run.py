@@ -209,7 +209,7 @@ class Run:
             "class_names": self.benchmark.class_names,
             "task_sizes": self.benchmark.task_sizes,
             "train_views": self.strategy.train_views,
-            "images_passed": self.strategy.model.backbone.images_passed,
+            "images_passed": self.strategy.model.images_passed,
             "timings": self.timings,
             "parameters": {
                 "backbone": count_parameters(backbone),

@@ -11,6 +11,11 @@ from tosca_avalanche.backbones import FrozenBackbone, load_backbone
 from tosca_avalanche.seeding import seeded_globals
 from tosca_avalanche.strategies import (
     APERStrategy,
+    EASEStrategy,
+    FinetuneStrategy,
+    JointFinetuneStrategy,
+    JointStrategy,
+    MOSStrategy,
     RanPACStrategy,
     SimpleCILStrategy,
     SLDAStrategy,
@@ -18,14 +23,24 @@ from tosca_avalanche.strategies import (
 )
 
 FIRST_TASK = {"first_epochs": 2, "train_mb_size": 8, "width": 4}
+EVERY_TASK = {"train_epochs": 2, "train_mb_size": 8}
 METHODS = {
     "aper": (APERStrategy, FIRST_TASK),
+    "ease": (EASEStrategy, {**EVERY_TASK, "width": 4}),
+    "finetune": (FinetuneStrategy, {**EVERY_TASK, "lr": 0.05}),
+    "joint": (JointStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
+    "joint_finetune": (JointFinetuneStrategy, {**EVERY_TASK, "lr": 0.05}),
+    "mos": (MOSStrategy, {**EVERY_TASK, "width": 4, "align_epochs": 2}),
     "ranpac": (RanPACStrategy, {**FIRST_TASK, "projection": 200}),
     "simplecil": (SimpleCILStrategy, {}),
     "slda": (SLDAStrategy, {}),
     "tosca": (TOSCAStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
 }
-NEED_A_VIT = ("aper", "ranpac")
+NEED_A_VIT = ("aper", "ease", "mos", "ranpac")
+JOINT = ("joint", "joint_finetune")
+"""Trained anew on all data seen so far: what was learned earlier is thrown away."""
+FORGET = (*JOINT, "finetune")
+"""Nothing that was learned earlier stays as it was."""
 
 
 class TinyViT(VisionTransformer):

@@ -20,7 +20,7 @@ SHARD_SECONDS = 30.0
 
 
 def feature_batches(
-    backbone: FrozenBackbone,
+    backbone: FrozenBackbone | Sequence[FrozenBackbone],
     dataset: Dataset,
     *,
     batch_size: int = 64,
@@ -29,10 +29,12 @@ def feature_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (features [B, d], labels [B]) over a data set, in its order.
 
+    :param backbone: one, or several whose features are put side by side.
     :param dataset: items are (image tensor, label, ...); further fields are ignored.
     :param positions: only these images, in this order.
     :raises TrainingError: a feature that is not finite, with the position of its image.
     """
+    backbones = [backbone] if isinstance(backbone, FrozenBackbone) else list(backbone)
     data = dataset if positions is None else Subset(dataset, list(positions))
     # a private generator: each DataLoader iterator draws a seed, from the global one by default
     loader = DataLoader(
@@ -42,11 +44,12 @@ def feature_batches(
         generator=torch.Generator().manual_seed(0),
     )
     for i, batch in enumerate(loader):
-        z = backbone(batch[0].to(backbone.device))
+        x = batch[0].to(backbones[0].device)
+        z = torch.cat([b(x) for b in backbones], dim=1)
         if not torch.isfinite(z).all():
             bad = i * batch_size + int((~torch.isfinite(z).all(dim=1)).nonzero()[0])
             raise TrainingError(
-                f"backbone {backbone.name!r} gave a feature that is not finite for image "
+                f"backbone {backbones[-1].name!r} gave a feature that is not finite for image "
                 f"{bad if positions is None else positions[bad]} of the data set; look at that "
                 f"image's pixels"
             )

@@ -4,9 +4,13 @@ from tosca_avalanche.modules.adapters import AdaptedViT, AdapterSet
 from tosca_avalanche.modules.bank import ModuleBank
 from tosca_avalanche.modules.class_means import ClassMeans
 from tosca_avalanche.modules.cosine_head import CosineHead
+from tosca_avalanche.modules.ease_net import EASENet
+from tosca_avalanche.modules.finetune_net import FinetuneNet
 from tosca_avalanche.modules.gaussian import SharedGaussian
 from tosca_avalanche.modules.incremental import IncrementalNet
+from tosca_avalanche.modules.linear_head import LinearHead
 from tosca_avalanche.modules.luca import LuCA
+from tosca_avalanche.modules.mos_net import MOSNet
 from tosca_avalanche.modules.prototype_net import APERNet, PrototypeNet
 from tosca_avalanche.modules.prototypes import Prototypes
 from tosca_avalanche.modules.ranpac_net import RanPACNet
@@ -19,8 +23,12 @@ __all__ = [
     "AdapterSet",
     "ClassMeans",
     "CosineHead",
+    "EASENet",
+    "FinetuneNet",
     "IncrementalNet",
+    "LinearHead",
     "LuCA",
+    "MOSNet",
     "ModuleBank",
     "PrototypeNet",
     "Prototypes",

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from tosca_avalanche.backbones.frozen import FrozenBackbone
 from tosca_avalanche.errors import BackboneError
 from tosca_avalanche.seeding import derive_seed
 
@@ -80,6 +81,17 @@ class AdapterSet(nn.ModuleList):
             Adapter(vit.embed_dim, width, scale, dropout, derive_seed(seed, "block", i))
             for i in range(len(vit.blocks))
         )
+        self.shape = {"width": width, "scale": scale}
+        self.frozen = False
+
+    def freeze(self) -> AdapterSet:
+        """Stop learning for good: no gradient, no dropout, whatever ``train()`` says later."""
+        self.frozen = True
+        return self.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> AdapterSet:
+        """Switch dropout on or off; a frozen set stays without."""
+        return super().train(mode and not self.frozen)
 
 
 @contextmanager
@@ -117,22 +129,32 @@ class AdaptedViT(nn.Module):
     """A frozen transformer with one set of adapters, as a module of its own.
 
     :param vit: the transformer; shared with others, never copied.
-    :param paired: False gives the adapted [CLS] [B, d]; True the raw concatenation
-        [frozen CLS, adapted CLS] [B, 2d].
     """
 
-    def __init__(self, vit: nn.Module, adapters: AdapterSet, paired: bool = False) -> None:
+    def __init__(self, vit: nn.Module, adapters: AdapterSet) -> None:
         super().__init__()
-        self.vit, self.adapters, self.paired = checked_vit(vit), adapters, paired
-        self.embed_dim = self.vit.embed_dim * (2 if paired else 1)
+        self.vit, self.adapters = checked_vit(vit), adapters
+        self.embed_dim = self.vit.embed_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the features of a batch of images."""
+        """Return the adapted [CLS] [B, d] of a batch of images."""
         with inserted(self.vit, self.adapters):
-            adapted = self.vit(x)
-        if not self.paired:
-            return adapted
-        return torch.cat([self.vit(x), adapted], dim=1)
+            return self.vit(x)
+
+
+def frozen_with(backbone: FrozenBackbone, adapters: AdapterSet, name: str) -> FrozenBackbone:
+    """Freeze a set of adapters and return the backbone that it makes of ``backbone``.
+
+    The result has a fingerprint of its own, so that its features can be stored like any
+    others.
+    """
+    return FrozenBackbone(
+        AdaptedViT(backbone.module, adapters.freeze()),
+        name=f"{backbone.name} + {name}",
+        architecture=f"{backbone.architecture} + adapters {adapters.shape}",
+        transforms=backbone.transforms,
+        precision=backbone.precision,
+    )
 
 
 def checked_vit(module: nn.Module) -> VisionTransformer:

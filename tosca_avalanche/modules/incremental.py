@@ -34,6 +34,8 @@ class IncrementalNet(nn.Module):
         self.task_classes: list[list[int]] = []
         self.classes: list[int] = []
         """Labels seen, in the order in which they came."""
+        self.images_trained = 0
+        """Images passed so far through a transformer that was learning, in all epochs."""
         self.last_modules: Tensor | None = None
         """Module chosen for each image of the last evaluated batch, where there are modules."""
 
@@ -51,6 +53,30 @@ class IncrementalNet(nn.Module):
     def device(self) -> torch.device:
         """Device of the net."""
         return self.backbone.device
+
+    @property
+    def extractors(self) -> list[FrozenBackbone]:
+        """The frozen transformers whose features, side by side, are what ``classify`` takes."""
+        return [self.backbone]
+
+    @property
+    def passes_per_image(self) -> int:
+        """Passes through a transformer that a new image needs for its answer."""
+        return len(self.extractors)
+
+    @property
+    def images_passed(self) -> int:
+        """Images passed so far through all frozen transformers, repeated ones counted again."""
+        return sum(e.images_passed for e in {id(e): e for e in self.backbones()}.values())
+
+    def backbones(self) -> list[FrozenBackbone]:
+        """Return every frozen transformer of the net: the plain one and the extractors."""
+        return [self.backbone, *self.extractors]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the features [B, D] of images: those of all extractors, side by side."""
+        parts = [extractor(x) for extractor in self.extractors]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def tasks_of(self, label: int) -> list[int]:
         """Tasks in which a label was trained on, oldest first."""
@@ -93,12 +119,12 @@ class IncrementalNet(nn.Module):
         """Do what is left to do when a task's images have all been seen; nothing by default."""
 
     def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:
-        """Return outputs [B, width] for features z [B, d]."""
+        """Return outputs [B, width] for features z [B, D], as :meth:`features` gives them."""
         raise NotImplementedError
 
     def forward(self, x: Tensor, task_ids: Tensor | None = None) -> Tensor:
-        """Return outputs [B, width] for images x, each passed through the backbone once."""
-        return self.classify(self.backbone(x), task_ids)
+        """Return outputs [B, width] for images x, each passed through each extractor once."""
+        return self.classify(self.features(x), task_ids)
 
     def merge_rows(self, row_logits: Tensor) -> Tensor:
         """Turn logits per row [..., R] into logits per class [..., C], the largest of its rows."""
@@ -124,8 +150,15 @@ class IncrementalNet(nn.Module):
         if allowed is not None:
             keep = torch.tensor([c in set(allowed) for c in classes], device=columns.device)
             columns, class_logits = columns[keep], class_logits[:, keep]
-        out = unseen_floor(class_logits).repeat(1, max(classes) + 1)
-        return out.index_copy(1, columns, class_logits)
+        return self._spread(class_logits, columns)
+
+    def task_to_outputs(self, logits: Tensor) -> Tensor:
+        """Spread logits [B, n] of the newest task's own rows over label columns [B, width]."""
+        return self._spread(logits, torch.tensor(self.task_classes[-1], device=logits.device))
+
+    def _spread(self, logits: Tensor, columns: Tensor) -> Tensor:
+        out = unseen_floor(logits).repeat(1, max(self.classes) + 1)
+        return out.index_copy(1, columns, logits)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what was learned: tensors by name (backbone left out) and a JSON-able rest."""

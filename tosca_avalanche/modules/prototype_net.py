@@ -39,11 +39,15 @@ class APERNet(FirstTaskNet, PrototypeNet):
     """Adapters learned on the first task, then class means of [frozen CLS, adapted CLS].
 
     One cosine over the raw concatenation (APER-Adapter, IJCV 2024).
+
+    :param paired: False leaves the frozen CLS out (EASE with one task is this).
     """
 
-    def __init__(self, backbone: FrozenBackbone, *, width: int = 64, seed: int = 0) -> None:
-        super().__init__(backbone, width=width, paired=True, seed=seed)
+    def __init__(
+        self, backbone: FrozenBackbone, *, width: int = 64, paired: bool = True, seed: int = 0
+    ) -> None:
+        super().__init__(backbone, width=width, paired=paired, seed=seed)
 
     def build(self, dim: int) -> None:
-        """Make the prototypes, of twice the backbone's width."""
+        """Make the prototypes, of the width of the features."""
         super().build(self.feature_dim)

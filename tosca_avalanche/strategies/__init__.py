@@ -10,6 +10,11 @@ for _module in pkgutil.iter_modules(__path__):
 
 from tosca_avalanche.strategies.aper import APERStrategy  # noqa: E402
 from tosca_avalanche.strategies.base import FrozenBackboneStrategy  # noqa: E402
+from tosca_avalanche.strategies.ease import EASEStrategy  # noqa: E402
+from tosca_avalanche.strategies.finetune import FinetuneStrategy  # noqa: E402
+from tosca_avalanche.strategies.joint import JointStrategy  # noqa: E402
+from tosca_avalanche.strategies.joint_finetune import JointFinetuneStrategy  # noqa: E402
+from tosca_avalanche.strategies.mos import MOSStrategy  # noqa: E402
 from tosca_avalanche.strategies.ranpac import RanPACStrategy  # noqa: E402
 from tosca_avalanche.strategies.simplecil import SimpleCILStrategy  # noqa: E402
 from tosca_avalanche.strategies.slda import SLDAStrategy  # noqa: E402
@@ -17,7 +22,12 @@ from tosca_avalanche.strategies.tosca import TOSCAStrategy  # noqa: E402
 
 __all__ = [
     "APERStrategy",
+    "EASEStrategy",
+    "FinetuneStrategy",
     "FrozenBackboneStrategy",
+    "JointFinetuneStrategy",
+    "JointStrategy",
+    "MOSStrategy",
     "RanPACStrategy",
     "SLDAStrategy",
     "SimpleCILStrategy",

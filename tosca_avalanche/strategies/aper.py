@@ -18,8 +18,17 @@ class APERStrategy(FirstTaskStrategy):
 
     :param model: a backbone that is a timm VisionTransformer.
     :param width: of the adapters.
+    :param paired: False leaves the frozen CLS out.
     """
 
-    def __init__(self, *, model: nn.Module, width: int = 64, seed: int = 0, **common: Any) -> None:
-        net = APERNet(load_backbone(model), width=width, seed=seed)
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        width: int = 64,
+        paired: bool = True,
+        seed: int = 0,
+        **common: Any,
+    ) -> None:
+        net = APERNet(load_backbone(model), width=width, paired=paired, seed=seed)
         super().__init__(model=net, seed=seed, **common)

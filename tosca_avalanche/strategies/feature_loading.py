@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from avalanche.benchmarks.utils.data_loader import collate_from_data_or_kwargs
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from tosca_avalanche.backbones import FrozenBackbone
 from tosca_avalanche.features import SeededViews, feature_batches
 from tosca_avalanche.seeding import derive_seed, generator
 from tosca_avalanche.strategies.cached import FeatureCache, FeatureData
@@ -77,24 +79,48 @@ class FeatureLoading:
         return views
 
     def features(
-        self, dataset: Any, *, view: int | None = None, num_workers: int = 0
+        self,
+        dataset: Any,
+        *,
+        view: int | None = None,
+        num_workers: int = 0,
+        extractors: Sequence[FrozenBackbone] | None = None,
     ) -> FeatureData | None:
-        """Return a data set's features from the store, or None where they can't be cached."""
+        """Return a data set's features from the store, or None where they can't be cached.
+
+        :param extractors: whose features, side by side; all of the net's by default.
+        """
         if self.cache is None:
             return None
-        return self.cache.get(
-            self.model.backbone,
-            dataset,
-            view=view,
-            batch_size=self.eval_mb_size,
-            num_workers=num_workers,
-        )
+        parts = []
+        for extractor in extractors or self.model.extractors:
+            part = self.cache.get(
+                extractor,
+                dataset,
+                view=view,
+                batch_size=self.eval_mb_size,
+                num_workers=num_workers,
+            )
+            if part is None:
+                return None
+            parts.append(part)
+        if not parts:
+            return None  # nothing is frozen
+        if len(parts) == 1:
+            return parts[0]
+        return FeatureData(torch.cat([p.z for p in parts], dim=1), parts[0].y, parts[0].t)
 
-    def feature_batches(self, dataset: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (features [B, d], labels [B]) of a data set, from the store where there is one."""
-        data = self.features(dataset)
+    def feature_batches(
+        self, dataset: Any, extractors: Sequence[FrozenBackbone] | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (features [B, D], labels [B]) of a data set, from the store where there is one.
+
+        :param extractors: whose features, side by side; all of the net's by default.
+        """
+        extractors = list(extractors or self.model.extractors)
+        data = self.features(dataset, extractors=extractors)
         if data is None:
-            yield from feature_batches(self.model.backbone, dataset, batch_size=self.eval_mb_size)
+            yield from feature_batches(extractors, dataset, batch_size=self.eval_mb_size)
             return
         for z, y, *_ in FeatureLoader([data], self.eval_mb_size):
             yield z.to(self.device), y
@@ -130,5 +156,5 @@ class FeatureLoading:
         self._on_features = prev_state["on_features"]
 
     def batch_features(self) -> Tensor:
-        """Return the features [B, d] of the batch: ``mb_x`` itself where the store gave it."""
-        return self.mb_x if self._on_features else self.model.backbone(self.mb_x)
+        """Return the features [B, D] of the batch: ``mb_x`` itself where the store gave it."""
+        return self.mb_x if self._on_features else self.model.features(self.mb_x)

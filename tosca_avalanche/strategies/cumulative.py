@@ -1,0 +1,63 @@
+"""What makes a method joint: training anew on all data seen so far."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import Tensor
+
+from tosca_avalanche.benchmarks.experience import classes_of
+from tosca_avalanche.errors import TrainingError
+
+
+class Cumulative:
+    """Mixed in front of a strategy: each experience trains a new net on all data so far.
+
+    To the method below, everything seen is one task. Keeps the experiences (their data are
+    the replay that no other strategy here has). A strategy that was restored takes those
+    before its own time from the experience's stream.
+    """
+
+    model: Any
+    experience: Any
+
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self._new = self._copy_of(self.model)
+        self.seen: list[Any] = []
+        """Experiences trained on."""
+
+    def _copy_of(self, net: Any) -> Any:
+        return copy.deepcopy(net, {id(net.backbone): net.backbone})
+
+    def _before_training_exp(self, **kwargs: Any) -> None:
+        if not self.seen and self.model.n_tasks:
+            self.seen = self._earlier()
+        self.seen.append(self.experience)
+        self.model = self._copy_of(self._new)
+        whole = self.seen[0].dataset
+        for experience in self.seen[1:]:
+            whole = whole.concat(experience.dataset)
+        self.experience = copy.copy(self.experience)
+        self.experience._dataset = whole
+        super()._before_training_exp(**kwargs)  # type: ignore[misc]
+
+    def forward(self) -> Tensor:
+        """Return the method's outputs; its one module is no choice worth counting."""
+        outputs: Tensor = super().forward()  # type: ignore[misc]
+        self.model.last_modules = None
+        return outputs
+
+    def _earlier(self) -> list[Any]:
+        """Return the experiences that a restored net was trained on."""
+        here = self.experience
+        earlier = [e for e in here.origin_stream if e.current_experience < here.current_experience]
+        classes = sorted({c for e in earlier for c in classes_of(e)})
+        if classes != sorted(self.model.classes):
+            raise TrainingError(
+                f"joint training needs the data of all earlier experiences: the restored net knows "
+                f"classes {sorted(self.model.classes)}, the stream before experience "
+                f"{here.current_experience} has {classes}; train on the stream it came from"
+            )
+        return earlier
