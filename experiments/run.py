@@ -129,6 +129,7 @@ class Run:
         self.rows += [
             row("params_total", Score(self.parameters[t], 1), t),
             row("params_trainable", Score(n_trained, 1), t),
+            row("passes_per_image", Score(self.strategy.model.passes_per_image, 1), t),
             row("train_s", Score(seconds, 1), t),
         ]
         if isinstance(self.strategy.model, ToscaNet):
@@ -210,6 +211,7 @@ class Run:
             "task_sizes": self.benchmark.task_sizes,
             "train_views": self.strategy.train_views,
             "images_passed": self.strategy.model.images_passed,
+            "images_trained": self.strategy.model.images_trained,
             "timings": self.timings,
             "parameters": {
                 "backbone": count_parameters(backbone),

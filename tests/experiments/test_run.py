@@ -41,7 +41,7 @@ def test_what_a_run_writes(finished):
     frame = pd.read_csv(folder / "metrics.csv")
     names = {"acc", "A_t", "A_bar", "A_last", "forgetting_max", "forgetting_after_learning", "bwt",
              "avg_task_acc", "selection_acc", "sparsity_zero", "sparsity_1e-3", "params_total",
-             "params_trainable", "train_s", "eval_ms_per_image"}  # fmt: skip
+             "params_trainable", "passes_per_image", "train_s", "eval_ms_per_image"}  # fmt: skip
     assert set(frame["metric"]) == names
     record = json.loads((folder / "run.json").read_text())
     assert record["protocol"] == "per-image" and record["task_sizes"] == [4, 4, 2]

@@ -12,7 +12,8 @@ def run(seed, last, forgetting=0.1, protocol="per-image", method="m"):
             "seed": seed, "protocol": protocol}  # fmt: skip
     values = [(0, "train_s", 1.5), (1, "train_s", 2.0), (1, "A_bar", 0.5), (1, "A_last", last),
               (0, "forgetting_max", None), (1, "forgetting_max", forgetting),
-              (0, "params_total", 10), (1, "params_total", 20)]  # fmt: skip
+              (0, "params_total", 10), (1, "params_total", 20),
+              (0, "passes_per_image", 1), (1, "passes_per_image", 2)]  # fmt: skip
     return [
         {**head, "after_task": t, "eval_task": None, "metric": m, "value": v, "n": 1}
         for t, m, v in values
@@ -29,12 +30,12 @@ def test_mean_std_and_n():
     assert out.loc["train_s", "mean"] == pytest.approx(3.5)
     assert out.loc["params_total", "mean"] == 20
     text = table(summarise(frame), "per-image")
-    assert "| m | 3 | 50.0 ± 0.0 | 50.0 ± 36.1 | 10.0 ± 0.0 | – | 20 | 3.5 ± 0.0 | – |" in text
+    assert "| m | 3 | 50.0 ± 0.0 | 50.0 ± 36.1 | 10.0 ± 0.0 | – | 20 | 2 | 3.5 ± 0.0 | – |" in text
 
 
 def test_one_seed_has_no_std():
     text = table(summarise(pd.DataFrame(run(1, 0.2))), "per-image")
-    assert "| m | 1 | 50.0 | 20.0 | 10.0 | – | 20 | 3.5 | – |" in text
+    assert "| m | 1 | 50.0 | 20.0 | 10.0 | – | 20 | 2 | 3.5 | – |" in text
 
 
 def test_protocols_stand_apart():

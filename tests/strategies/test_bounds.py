@@ -36,7 +36,7 @@ def test_finetune_learns_the_new_classes_alone_and_forgets():
     strategy.eval(benchmark.test_stream)
     assert torch.equal(strategy.model.head.weight[:2], rows), "old rows get no gradient"
     right = matrix.correct / matrix.total
-    assert right[0, 0] == 1 and right[1, 0] < right[1, 1]
+    assert right[0, 0] == 1 and right[1, 0] < 1 and right[1, 1] > 0.5
 
 
 def test_finetune_draws_nothing_from_the_global_state():

@@ -10,7 +10,7 @@ from tosca_avalanche.backbones.frozen import FrozenBackbone
 from tosca_avalanche.modules.adapters import AdaptedViT, AdapterSet, frozen_with
 from tosca_avalanche.modules.cosine_head import CosineHead
 from tosca_avalanche.modules.incremental import IncrementalNet
-from tosca_avalanche.seeding import generator
+from tosca_avalanche.seeding import derive_seed, generator
 
 
 class FirstTaskNet(IncrementalNet):
@@ -34,7 +34,8 @@ class FirstTaskNet(IncrementalNet):
     ) -> None:
         super().__init__(backbone)
         self.paired, self.seed = paired, seed
-        self.adapters = AdapterSet(backbone.module, width, seed=seed) if adapt else None
+        own = derive_seed(seed, "adapters", 0)
+        self.adapters = AdapterSet(backbone.module, width, seed=own) if adapt else None
         self.proxy = CosineHead(backbone.embed_dim) if adapt else None
         self._extractors = [backbone]
         self.adapting = adapt
@@ -54,7 +55,7 @@ class FirstTaskNet(IncrementalNet):
         """Take one more task; the first one makes the proxy head's rows too."""
         super().add_task(labels)
         if self.proxy is not None and self.n_tasks == 1:
-            self.proxy.grow(len(labels), generator=generator(self.seed, "proxy"))
+            self.proxy.grow(len(labels), generator=generator(self.seed, "proxy", 0))
 
     def task_outputs(self, x: Tensor) -> Tensor:
         """Return the proxy head's outputs [B, width] for images of the first task."""

@@ -13,9 +13,12 @@ HEADLINE = (
     "avg_task_acc",
     "selection_acc",
     "params_total",
+    "passes_per_image",
     "train_s",
     "eval_ms_per_image",
 )
+# the same for every seed: no spread to print
+EXACT = ("params_total", "passes_per_image")
 
 
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
@@ -63,8 +66,8 @@ def table(summary: pd.DataFrame, protocol: str) -> str:
     part = summary[summary["protocol"] == protocol]
     lines = [
         "| method | seeds | A-bar (%) | A_last (%) | forgetting, max form (points) | "
-        "module selection (%) | learned numbers | train (s) | eval (ms/image) |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "module selection (%) | learned numbers | passes of a new image | train (s) | eval (ms/image) |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for method, rows in part.groupby("method", sort=False):
         by = rows.set_index("metric")
@@ -74,6 +77,7 @@ def table(summary: pd.DataFrame, protocol: str) -> str:
             _cell(by, "forgetting_max", 100, 1),
             _cell(by, "selection_acc", 100, 1),
             _cell(by, "params_total", 1, 0),
+            _cell(by, "passes_per_image", 1, 0),
             _cell(by, "train_s", 1, 1),
             _cell(by, "eval_ms_per_image", 1, 2),
         ]
@@ -86,4 +90,4 @@ def _cell(by: pd.DataFrame, metric: str, factor: float, digits: int) -> str:
         return "–"
     mean, std = by.loc[metric, "mean"] * factor, by.loc[metric, "std"] * factor
     text = f"{mean:,.{digits}f}"
-    return text if pd.isna(std) or metric == "params_total" else f"{text} ± {std:.{digits}f}"
+    return text if pd.isna(std) or metric in EXACT else f"{text} ± {std:.{digits}f}"
