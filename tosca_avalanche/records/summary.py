@@ -66,7 +66,8 @@ def table(summary: pd.DataFrame, protocol: str) -> str:
     part = summary[summary["protocol"] == protocol]
     lines = [
         "| method | seeds | A-bar (%) | A_last (%) | forgetting, max form (points) | "
-        "module selection (%) | learned numbers | passes of a new image | train (s) | eval (ms/image) |",
+        "module selection (%) | learned numbers | passes of a new image | train (s) | "
+        "eval (ms/image) |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for method, rows in part.groupby("method", sort=False):
