@@ -95,15 +95,24 @@ def report(folders: list[Path], out: Path) -> pd.DataFrame:
     for (method, protocol), runs in frame.groupby(["method", "protocol"]):
         mine = [f for f in folders if f.parent.name == protocol and f.parent.parent.name == method]
         plot_heatmap(runs, mine[0].parent / "heatmap.png")
-        counts = [pd.read_csv(f / "selection.csv") for f in mine if (f / "selection.csv").is_file()]
-        if counts:
-            last = pd.concat(counts)
-            last = last[last["after_task"] == last["after_task"].max()]
-            wide = last.pivot_table(index="task", columns="module", values="count", aggfunc="sum")
-            seeds = f"{len(counts)} seed{'s' * (len(counts) > 1)}"
-            title = f"{method} ({protocol}), after the last task, {seeds}"
-            plot_selection(wide.to_numpy().astype(int), mine[0].parent / "selection.png", title)
+        for what in ("module", "prompt"):
+            _plot_choices(mine, f"{method} ({protocol})", what)
     return summary
+
+
+def _plot_choices(folders: list[Path], name: str, what: str) -> None:
+    """Draw which modules or prompts the images of each task chose, where there was a choice."""
+    stem = {"module": "selection", "prompt": "prompts"}[what]
+    counts = [pd.read_csv(f / f"{stem}.csv") for f in folders if (f / f"{stem}.csv").is_file()]
+    if not counts:
+        return
+    last = pd.concat(counts)
+    last = last[last["after_task"] == last["after_task"].max()]
+    wide = last.pivot_table(index="task", columns=what, values="count", aggfunc="sum")
+    seeds = f"{len(counts)} seed{'s' * (len(counts) > 1)}"
+    title = f"{name}, after the last task, {seeds}"
+    table = wide.to_numpy().astype(int)
+    plot_selection(table, folders[0].parent / f"{stem}.png", title, what)
 
 
 def main() -> None:

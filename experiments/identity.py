@@ -13,7 +13,7 @@ def protocol_of(settings: dict[str, Any]) -> str:
     selection = settings["method"].get("selection")
     if selection == "oracle":
         return "oracle-task"
-    if selection == "entropy-batch":
+    if selection == "entropy-batch" or settings["method"].get("batchwise"):
         order = BATCH_ORDERS[settings["eval_order"]]
         return f"batch{settings['method']['eval_mb_size']}-{order}"
     return "per-image"

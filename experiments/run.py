@@ -227,6 +227,13 @@ class Run:
             for m, n in enumerate(line)
         ]
         extra = {"selection.csv": pd.DataFrame(counts)} if counts else {}
+        prompts = [
+            {"after_task": t, "task": i, "prompt": p, "count": n}
+            for (t, i), line in sorted(self.matrix.prompts.items())
+            for p, n in enumerate(line)
+        ]
+        if prompts:
+            extra["prompts.csv"] = pd.DataFrame(prompts)
         self.folder.finish(record, [{**head, **r} for r in rows], extra)
 
 

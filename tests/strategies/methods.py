@@ -11,10 +11,13 @@ from tosca_avalanche.backbones import FrozenBackbone, load_backbone
 from tosca_avalanche.seeding import seeded_globals
 from tosca_avalanche.strategies import (
     APERStrategy,
+    CODAPromptStrategy,
+    DualPromptStrategy,
     EASEStrategy,
     FinetuneStrategy,
     JointFinetuneStrategy,
     JointStrategy,
+    L2PStrategy,
     MOSStrategy,
     RanPACStrategy,
     SimpleCILStrategy,
@@ -26,17 +29,27 @@ FIRST_TASK = {"first_epochs": 2, "train_mb_size": 8, "width": 4}
 EVERY_TASK = {"train_epochs": 2, "train_mb_size": 8}
 METHODS = {
     "aper": (APERStrategy, FIRST_TASK),
+    "codaprompt": (
+        CODAPromptStrategy,
+        {**EVERY_TASK, "blocks": [0, 1], "length": 2, "components": 3, "lr": 0.02},
+    ),
+    "dualprompt": (
+        DualPromptStrategy,
+        {**EVERY_TASK, "g_blocks": [0], "e_blocks": [1], "length": 2, "lr": 0.02},
+    ),
     "ease": (EASEStrategy, {**EVERY_TASK, "width": 4}),
     "finetune": (FinetuneStrategy, {**EVERY_TASK, "lr": 0.05}),
     "joint": (JointStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
     "joint_finetune": (JointFinetuneStrategy, {**EVERY_TASK, "lr": 0.05}),
+    "l2p": (L2PStrategy, {**EVERY_TASK, "pool": 6, "length": 2, "top_k": 2, "base_lr": 0.6}),
     "mos": (MOSStrategy, {**EVERY_TASK, "width": 4, "align_epochs": 2}),
     "ranpac": (RanPACStrategy, {**FIRST_TASK, "projection": 200}),
     "simplecil": (SimpleCILStrategy, {}),
     "slda": (SLDAStrategy, {}),
     "tosca": (TOSCAStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
 }
-NEED_A_VIT = ("aper", "ease", "mos", "ranpac")
+PROMPTS = ("codaprompt", "dualprompt", "l2p")
+NEED_A_VIT = (*PROMPTS, "aper", "ease", "mos", "ranpac")
 JOINT = ("joint", "joint_finetune")
 """Trained anew on all data seen so far: what was learned earlier is thrown away."""
 FORGET = (*JOINT, "finetune")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.conftest import blobs
-from tests.strategies.methods import METHODS, make
+from tests.strategies.methods import METHODS, PROMPTS, make
 from tests.strategies.methods import fresh as fresh_for
 from tests.streams import of_tasks
 from tosca_avalanche.metrics import count_parameters
@@ -27,14 +27,18 @@ def fresh(method):
 def test_passes_of_a_new_image_are_those_that_happen(method):
     backbone = fresh(method)
     strategy = make(method, backbone)
-    expected = {"aper": [2, 2, 2], "ease": [1, 2, 3], "mos": [1, 2, 3]}.get(method, [1, 1, 1])
+    growing = {"ease": [1, 2, 3], "mos": [1, 2, 3]}
+    twice = method == "aper" or method in PROMPTS
+    expected = growing.get(method, [1 + twice] * 3)
     passes = []
     for experience in of_tasks(TASKS).train_stream:
         strategy.train(experience, eval_streams=[])
         model, count = strategy.model.eval(), [0]
         transformers = [backbone.module, getattr(model, "network", None)]
         hooks = [
-            m.register_forward_hook(lambda *_, count=count: count.__setitem__(0, count[0] + 1))
+            m.blocks[0].register_forward_hook(
+                lambda *_, count=count: count.__setitem__(0, count[0] + 1)
+            )
             for m in transformers
             if m is not None
         ]
@@ -50,10 +54,15 @@ def test_passes_of_a_new_image_are_those_that_happen(method):
 STORED = {
     # two adapter halves of a class mean (double, so one number each), and its count
     "aper": [SET + 2 * (2 * D + 1), SET + 4 * (2 * D + 1), SET + 5 * (2 * D + 1)],
+    # per block and component: P of two rows, K, A
+    "codaprompt": [t * 2 * 3 * 4 * D + n * (D + 1) for t, n in ((1, 2), (2, 4), (3, 5))],
+    # general prompt, an expert and a key per task
+    "dualprompt": [4 * D + t * 5 * D + n * (D + 1) for t, n in ((1, 2), (2, 4), (3, 5))],
     "ease": [SET + 2 * D, 2 * SET + (2 + 4) * D, 3 * SET + (2 + 4 + 3) * D],
     "finetune": [NETWORK + n * (D + 1) for n in (2, 4, 5)],
     "joint": [LUCA + n * D + 1 for n in (2, 4, 5)],
     "joint_finetune": [NETWORK + n * (D + 1) for n in (2, 4, 5)],
+    "l2p": [6 * 3 * D + n * (D + 1) for n in (2, 4, 5)],
     # head row and bias, anchor, mean, covariance
     "mos": [t * SET + n * (3 * D + 1 + D * D) for t, n in ((1, 2), (2, 4), (3, 5))],
     "ranpac": [SET + D * M + M * M + n * M for n in (2, 4, 5)],
@@ -63,10 +72,13 @@ STORED = {
 }
 TRAINED = {
     "aper": [SET + 2 * D + 1, 0, 0],
+    "codaprompt": [2 * 3 * 4 * D + n * (D + 1) for n in (2, 4, 5)],
+    "dualprompt": [4 * D + 5 * D + n * (D + 1) for n in (2, 4, 5)],
     "ease": [SET + 2 * D + 1, SET + 2 * D + 1, SET + D + 1],
     "finetune": STORED["finetune"],
     "joint": STORED["joint"],
     "joint_finetune": STORED["finetune"],
+    "l2p": STORED["l2p"],
     "mos": [SET + n * (D + 1) for n in (2, 4, 5)],
     "ranpac": [SET + 2 * D + 1, 0, 0],
     "simplecil": [0, 0, 0],

@@ -170,13 +170,17 @@ def prototypes(strategy):
     for name in ("prototypes_0", "means"):
         if hasattr(model, name):
             return getattr(model, name)
+    if hasattr(model, "head") and hasattr(model.head, "weight"):
+        return model.head.weight
     return model.head.rows if hasattr(model, "head") else model.statistics.Q.T
 
 
 def module_parameters(strategy):
-    for name in ("bank", "adapters", "sets"):
+    for name in ("bank", "adapters", "sets", "experts"):
         if hasattr(strategy.model, name):
             return list(getattr(strategy.model, name).parameters())
+    if hasattr(strategy.model, "rows"):  # components: three of each in a task
+        return [strategy.model.rows(name)[:, :3] for name in ("P", "K", "A")]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Which module answered for the images of which task."""
+"""Which module or prompt the images of which task chose."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from tosca_avalanche.plots.grid import draw_grid
 from tosca_avalanche.plots.style import png_path, save, save_table
 
 
-def plot_selection(table: NDArray[np.integer], path: str | Path, title: str) -> Path:
-    """Draw the share of each task's images that each module answered; write PATH and a CSV.
+def plot_selection(
+    table: NDArray[np.integer], path: str | Path, title: str, what: str = "module"
+) -> Path:
+    """Draw which modules (or prompts) each task's images chose; write PATH and a CSV.
 
-    Rows are tasks, columns modules; each row sums to 100 %. Up to 12 x 12 the cells carry the
-    number of images. A task without images is a grey row: no samples, not 0 %.
+    Rows are tasks, columns modules; each row sums to 100 % of the choices, of which an image
+    makes one, or several where it takes several prompts. Up to 12 x 12 the cells carry the
+    number of choices. A task without images is a grey row: no samples, not 0 %.
 
     :param table: [tasks, modules] counts, as ``metrics.selection_table`` makes them.
+    :param what: "module" or "prompt", for the axis and the CSV's column.
     :param path: where the PNG goes; folders are made.
-    :return: the path of the PNG. The CSV has the columns task, module, count and row_percent.
+    :return: the path of the PNG. The CSV has the columns task, WHAT, count and row_percent.
     :raises ValueError: not a two-dimensional array of integers >= 0 with at least one image.
     """
     path = png_path(path)
@@ -39,13 +43,13 @@ def plot_selection(table: NDArray[np.integer], path: str | Path, title: str) -> 
     images = np.broadcast_to(counts.sum(axis=1, keepdims=True), counts.shape)
     percent = np.full(counts.shape, np.nan)
     np.divide(100.0 * counts, images, out=percent, where=images > 0)
-    labels = ("module chosen", "task of the image", "share of the task's images (%)")
+    labels = (f"{what} chosen", "task of the image", "share of the task's choices (%)")
     figure = draw_grid(percent, images == 0, counts.astype(str), title, labels)
     tasks, modules = np.indices(counts.shape)
     numbers = pd.DataFrame(
         {
             "task": tasks.ravel(),
-            "module": modules.ravel(),
+            what: modules.ravel(),
             "count": counts.ravel(),
             "row_percent": percent.ravel(),
         }

@@ -34,8 +34,10 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
         """(after task, test task) -> (correct, total)."""
         self.modules: dict[tuple[int, int], list[int]] = {}
         """(after task, test task) -> how often each module was chosen."""
+        self.prompts: dict[tuple[int, int], list[int]] = {}
+        """(after task, test task) -> how often each prompt was chosen."""
         self._training = False
-        self._batches: list[tuple[np.ndarray, np.ndarray | None]] = []
+        self._batches: list[tuple[np.ndarray, np.ndarray | None, np.ndarray | None]] = []
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Stop counting."""
@@ -54,15 +56,18 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
         """Note which images of the batch were answered right, and by which module."""
         if self._counts(strategy):
             right = (strategy.mb_output.argmax(dim=1) == strategy.mb_y).cpu().numpy()
-            chosen = getattr(strategy.model, "last_modules", None)
-            self._batches.append((right, None if chosen is None else chosen.cpu().numpy()))
+            chosen = [getattr(strategy.model, k, None) for k in ("last_modules", "last_prompts")]
+            self._batches.append((right, *(None if c is None else c.cpu().numpy() for c in chosen)))
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Turn the predictions into cells of the current row."""
         if not self._counts(strategy):
             return
         row, experience = self.trained - 1, strategy.experience
-        right = _joined([r for r, _ in self._batches], bool)
+        right = _joined([b[0] for b in self._batches])
+        right = np.empty(0, dtype=bool) if right is None else right
+        modules = _joined([b[1] for b in self._batches])
+        prompts = _joined([b[2] for b in self._batches])
         tasks = getattr(experience, "sample_tasks", None)
         if tasks is None:
             tasks = np.full(len(right), experience.current_experience)
@@ -70,10 +75,14 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
             mine = tasks == task
             if mine.any() or not hasattr(experience, "sample_tasks"):
                 self.cells[row, task] = (int(right[mine].sum()), int(mine.sum()))
-            if self._batches and self._batches[0][1] is not None and mine.any():
-                chosen = _joined([m for _, m in self._batches if m is not None], int)
-                counts = np.bincount(chosen[mine], minlength=self.trained)
-                self.modules[row, task] = [int(c) for c in counts]
+            if modules is not None and mine.any():
+                counts = np.bincount(modules[mine], minlength=self.trained)
+                self.modules[row, task] = counts.tolist()
+            if prompts is not None and mine.any():
+                size = strategy.model.pool_size
+                self.prompts[row, task] = np.bincount(
+                    prompts[mine].ravel(), minlength=size
+                ).tolist()
 
     def _counts(self, strategy: Any) -> bool:
         stream = getattr(strategy.experience.origin_stream, "name", None)
@@ -112,6 +121,7 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
             "trained": self.trained,
             "cells": [[*key, *value] for key, value in self.cells.items()],
             "modules": [[*key, value] for key, value in self.modules.items()],
+            "prompts": [[*key, value] for key, value in self.prompts.items()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -119,7 +129,9 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
         self.trained = state["trained"]
         self.cells = {(t, i): (right, n) for t, i, right, n in state["cells"]}
         self.modules = {(t, i): counts for t, i, counts in state["modules"]}
+        self.prompts = {(t, i): counts for t, i, counts in state["prompts"]}
 
 
-def _joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+def _joined(parts: list[np.ndarray | None]) -> np.ndarray | None:
+    found = [p for p in parts if p is not None]
+    return np.concatenate(found) if found else None

@@ -56,7 +56,10 @@ class FeatureLoading:
             data = SeededViews(data, derive_seed(self.seed, "views", self.task))
         self._views = data
         options: dict[str, Any] = {"num_workers": num_workers, "drop_last": drop_last}
-        collate_from_data_or_kwargs(self.adapted_dataset, options)
+        data = self.image_data(data, num_workers, training=True)
+        collate_from_data_or_kwargs(
+            data if hasattr(data, "collate_fn") else self.adapted_dataset, options
+        )
         self.dataloader = DataLoader(
             data,
             batch_size=self.train_mb_size,
@@ -64,6 +67,10 @@ class FeatureLoading:
             generator=generator(self.seed, "workers"),
             **options,
         )
+
+    def image_data(self, data: Any, num_workers: int, training: bool) -> Any:
+        """Return the data set that images are loaded from; a method may add to its items."""
+        return data
 
     def _training_views(self, num_workers: int) -> list[FeatureData] | None:
         """Return the stored views to train on, or None to pass images in each epoch."""
@@ -134,19 +141,24 @@ class FeatureLoading:
 
     def make_eval_dataloader(self, num_workers: int = 0, **kwargs: Any) -> None:
         """Make the loader of an evaluation: the images in their order."""
-        data = self.features(self.adapted_dataset, num_workers=num_workers)
-        self._on_features = data is not None
-        if data is not None:
-            self.dataloader = FeatureLoader([data], self.eval_mb_size)
+        stored = self.eval_features(num_workers)
+        self._on_features = stored is not None
+        if stored is not None:
+            self.dataloader = FeatureLoader([stored], self.eval_mb_size)
             return
         options: dict[str, Any] = {"num_workers": num_workers}
-        collate_from_data_or_kwargs(self.adapted_dataset, options)
+        data = self.image_data(self.adapted_dataset, num_workers, training=False)
+        collate_from_data_or_kwargs(data, options)
         self.dataloader = DataLoader(
-            self.adapted_dataset,
+            data,
             batch_size=self.eval_mb_size,
             generator=generator(self.seed, "eval"),
             **options,
         )
+
+    def eval_features(self, num_workers: int) -> FeatureData | None:
+        """Return the features that an evaluation works on; None for one that needs images."""
+        return self.features(self.adapted_dataset, num_workers=num_workers)
 
     def _save_train_state(self) -> dict[str, Any]:
         return {**super()._save_train_state(), "on_features": self._on_features}
