@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -70,6 +71,16 @@ class CODAPromptNet(PromptNet):
             new = torch.stack([orthonormal_rows(o, self.components, draws) for o in old.cpu()])
             setattr(self, f"old_{name}", old)
             setattr(self, f"new_{name}", nn.Parameter(new.to(old)))
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what was learned, and how many components a task adds."""
+        tensors, rest = super().state()
+        return tensors, {**rest, "components": self.components}
+
+    def restore(self, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+        self.components = rest["components"]
+        super().restore(tensors, rest)
 
     def prompted(self, x: Tensor, query: Tensor) -> Tensor:
         """Return the final [CLS] [B, d] of images under their weighted prompts."""
