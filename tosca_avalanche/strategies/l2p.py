@@ -36,6 +36,7 @@ class L2PStrategy(PromptStrategy):
         top 4, pull 1, gradients clipped at 1, prompts and keys U(0, 0.01), a zero head.
     :param length, top_k, pull, clip: None takes the preset's.
     :param base_lr: the learning rate is base_lr * batch / 256: 1.875e-3 at batch 16.
+    :param lr: the learning rate itself, instead.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class L2PStrategy(PromptStrategy):
         clip: float | None = None,
         batchwise: bool = False,
         base_lr: float = 0.03,
+        lr: float | None = None,
         train_epochs: int = 5,
         train_mb_size: int = 16,
         eval_mb_size: int | None = 16,
@@ -58,8 +60,6 @@ class L2PStrategy(PromptStrategy):
     ) -> None:
         if preset not in PRESETS:
             raise ValueError(f"L2P: preset={preset!r} is unknown; choose one of {[*PRESETS]}")
-        if "lr" in common:
-            raise ValueError("L2P's learning rate is base_lr * batch / 256: pass base_lr=")
         given = {"length": length, "top_k": top_k, "pull": pull, "clip": clip}
         settings = PRESETS[preset] | {k: v for k, v in given.items() if v is not None}
         clip = settings.pop("clip")
@@ -73,7 +73,7 @@ class L2PStrategy(PromptStrategy):
         )
         super().__init__(
             model=net,
-            lr=base_lr * train_mb_size / 256,
+            lr=base_lr * train_mb_size / 256 if lr is None else lr,
             clip=clip,
             train_epochs=train_epochs,
             train_mb_size=train_mb_size,
