@@ -66,8 +66,8 @@ class Bench:
         """Return the benchmark: ten tasks of digits, or a folder of images."""
         if self.options.root:
             return folder(
+                self.options.root,
                 self.backbone.transforms,
-                root=self.options.root,
                 classes_per_task=self.options.classes_per_task,
                 class_order_seed=seed,
             )

@@ -4,7 +4,7 @@
 
 Own keys: ``methods``, ``seeds`` and ``selections`` (protocols of the methods that have
 one, default [entropy]). All other keys are those of ``experiments.run``; a ``method.``
-key goes to the methods that have it.
+key goes to the methods that have it, ``ease.train_epochs=5`` to EASE alone.
 """
 
 from __future__ import annotations
@@ -55,15 +55,17 @@ def plan(arguments: list[str]) -> list[dict[str, Any]]:
     """Return the settings of every run, all checked before the first one starts."""
     own, rest = parse(arguments)
     for_methods = [a for a in rest if a.startswith("method.")]
+    for_one = [a for a in rest if a.partition(".")[0] in own["methods"]]
     keys = {name: set(method_schema(_known(name)).__dataclass_fields__) for name in own["methods"]}  # type: ignore[attr-defined]
     for override in for_methods:
         key = override.partition("=")[0].removeprefix("method.")
         if not any(key in k for k in keys.values()):
             raise ValueError(f"none of {own['methods']} has the key {override.partition('=')[0]!r}")
-    shared = [a for a in rest if a not in for_methods]
+    shared = [a for a in rest if a not in for_methods and a not in for_one]
     out = []
     for name in own["methods"]:
         mine = [a for a in for_methods if a.partition("=")[0].removeprefix("method.") in keys[name]]
+        mine += [f"method.{a.partition('.')[2]}" for a in for_one if a.partition(".")[0] == name]
         selections = own["selections"] if "selection" in keys[name] else [None]
         for selection in selections:
             chosen = [] if selection is None else [f"method.selection={selection}"]

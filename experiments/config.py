@@ -20,6 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.target import with_target
 from tosca_avalanche.benchmarks import find_stream, stream_names
 from tosca_avalanche.strategies import FrozenBackboneStrategy, find_strategy, strategy_names
 
@@ -121,14 +122,17 @@ def _fields(function: Any, leave_out: set[str]) -> list[tuple[str, Any, Any]]:
     function = inspect.unwrap(function)
     hints = typing.get_type_hints(function)
     return [
-        (key, _plain(hints.get(key, Any)), field(default=_default(p)))
+        (key, _plain(hints.get(key, Any)), field(**_default(p)))
         for key, p in inspect.signature(function).parameters.items()
         if key not in leave_out
     ]
 
 
-def _default(parameter: inspect.Parameter) -> Any:
-    return MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+def _default(parameter: inspect.Parameter) -> dict[str, Any]:
+    value = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+    if isinstance(value, dict):
+        return {"default_factory": functools.partial(dict, value)}
+    return {"default": value}
 
 
 def _plain(hint: Any) -> Any:
@@ -170,6 +174,7 @@ def compose(overrides: list[str]) -> DictConfig:
 
     :raises ValueError: an unknown method, stream or key, with the nearest known one.
     """
+    overrides = with_target(overrides)
     chosen = [o for o in overrides if o.partition("=")[0] in ("method", "stream", "backbone")]
     for override in chosen:
         group, _, names = override.partition("=")
@@ -192,7 +197,7 @@ def _check_keys(config: DictConfig, overrides: list[str]) -> None:
     known = {*_flat(OmegaConf.to_container(config)), "method", "stream", "backbone"}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~").partition("@")[0]
-        if "=" not in override or key.startswith("hydra") or key in known:
+        if "=" not in override or key.startswith(("hydra", "stream.args.")) or key in known:
             continue
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""

@@ -31,8 +31,9 @@ def label_of(group: dict[str, Any]) -> str:
     """Return what results call a method or a stream: its label, its folder's name, or its name."""
     if group["label"]:
         return str(group["label"])
-    # a folder is called after what it holds
-    return Path(group["root"]).name.split(".")[0] if "root" in group else str(group["name"])
+    if group["name"] in ("folder", "domains"):  # called after what they hold
+        return Path(group["root"]).name.split(".")[0]
+    return str(group.get("_target_") or group["name"]).rpartition(".")[2]
 
 
 def identity(settings: dict[str, Any]) -> dict[str, Any]:

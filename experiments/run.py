@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from omegaconf import DictConfig
 
 from experiments.config import compose, register_configs, to_settings
 from experiments.identity import BATCH_ORDERS, identity, label_of, protocol_of, run_path
+from experiments.target import with_target
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import find_stream, mixed_experience
 from tosca_avalanche.errors import ToscaError
@@ -70,11 +72,10 @@ class Run:
         self.backbone = load_backbone(**settings["backbone"])
         self.backbone.to(settings["device"])
         stream = {k: v for k, v in settings["stream"].items() if k not in ("name", "label")}
-        self.benchmark = find_stream(settings["stream"]["name"])(
-            self.backbone.transforms,
-            class_order_seed=seed if order_seed is None else order_seed,
-            **stream,
-        )
+        make = find_stream(settings["stream"]["name"])
+        if "class_order_seed" in inspect.signature(make).parameters:
+            stream["class_order_seed"] = seed if order_seed is None else order_seed
+        self.benchmark = make(transforms=self.backbone.transforms, **stream)
         self.matrix = AccuracyMatrixPlugin()
         method = {k: v for k, v in settings["method"].items() if k not in ("name", "label")}
         with warnings.catch_warnings():
@@ -209,6 +210,7 @@ class Run:
             "class_order": self.benchmark.class_order,
             "class_names": self.benchmark.class_names,
             "task_sizes": self.benchmark.task_sizes,
+            "task_names": getattr(self.benchmark, "task_names", None),
             "train_views": self.strategy.train_views,
             "images_passed": self.strategy.model.images_passed,
             "images_trained": self.strategy.model.images_trained,
@@ -252,6 +254,7 @@ def main() -> None:
         overrides = [a for a in sys.argv[1:] if "=" in a and not a.startswith("-")]
         if not {"-m", "--multirun"} & set(sys.argv):
             compose(overrides)
+        sys.argv = [sys.argv[0], *with_target(sys.argv[1:])]
         _hydra_main()
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command takes the run up after its last finished task")

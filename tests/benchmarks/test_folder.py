@@ -35,7 +35,7 @@ def root(tmp_path):
 
 
 def test_a_folder(root, transforms):
-    benchmark = folder(transforms, root=str(root), classes_per_task=3, class_order_seed=None)
+    benchmark = folder(str(root), transforms, classes_per_task=3, class_order_seed=None)
     assert benchmark.class_names == ["10", "9", "ant", "zebra"]
     assert [len(e.dataset) for e in benchmark.train_stream] == [9, 3]
     assert [len(e.dataset) for e in benchmark.test_stream] == [6, 2]
@@ -50,7 +50,7 @@ def test_a_tar_is_unpacked_once(root, transforms, tmp_path, monkeypatch):
     with tarfile.open(archive, "w") as tar:
         tar.add(root, "shapes")
     for _ in range(2):
-        benchmark = folder(transforms, root=str(archive), classes_per_task=2)
+        benchmark = folder(str(archive), transforms, classes_per_task=2)
         assert sum(len(e.dataset) for e in benchmark.train_stream) == 12
         streams = [p for p in (tmp_path / "cache/streams").iterdir() if p.is_dir()]
         assert len(streams) == 1
@@ -65,24 +65,52 @@ def test_a_tar_that_leads_out_of_its_folder_is_refused(tmp_path, transforms, mon
     with tarfile.open(archive, "w") as tar:
         tar.add(tmp_path / "x", "../../evil")
     with pytest.raises(StreamError, match=r"bad\.tar could not be unpacked"):
-        folder(transforms, root=str(archive))
+        folder(str(archive), transforms)
     assert not (tmp_path / "cache" / "evil").exists() and not (tmp_path / "evil").exists()
 
 
 def test_what_is_wrong_is_named(root, transforms, tmp_path):
     with pytest.raises(StreamError, match=r"nowhere does not exist.*ROOT/train/CLASS"):
-        folder(transforms, root=str(tmp_path / "nowhere"))
+        folder(str(tmp_path / "nowhere"), transforms)
     (tmp_path / "empty" / "images").mkdir(parents=True)
     with pytest.raises(StreamError, match="holds images; expected"):
-        folder(transforms, root=str(tmp_path / "empty"))
+        folder(str(tmp_path / "empty"), transforms)
     (root / "test" / "lion").mkdir()
-    with pytest.raises(StreamError, match=r"class 'lion' has no images in .*train"):
-        folder(transforms, root=str(root), classes_per_task=2)
+    with pytest.raises(StreamError, match=r"class 'lion' has no images .1 of 5"):
+        folder(str(root), transforms, classes_per_task=2)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff\xe0 truncated"])
 def test_an_image_that_can_not_be_decoded_is_named(content, root, transforms):
     (root / "train" / "ant" / "bad.png").write_bytes(content)
-    benchmark = folder(transforms, root=str(root), classes_per_task=4, class_order_seed=None)
+    benchmark = folder(str(root), transforms, classes_per_task=4, class_order_seed=None)
     with pytest.raises(StreamError, match=r"ant.bad\.png can't be decoded"):
         list(benchmark.train_stream[0].dataset)
+
+
+def test_a_class_on_one_side_is_said(root, transforms):
+    (root / "test" / "ant" / "0.jpg").unlink()
+    (root / "test" / "ant" / "1.PNG").unlink()
+    with pytest.warns(UserWarning, match=r"1 of 4 classes have no test images, .*'ant'"):
+        benchmark = folder(str(root), transforms, classes_per_task=1, class_order_seed=None)
+    assert [len(e.dataset) for e in benchmark.test_stream] == [2, 2, 0, 2]
+    for image in (root / "train" / "zebra").iterdir():
+        image.unlink()
+    with pytest.raises(StreamError, match=r"class 'zebra' has only test images"):
+        folder(str(root), transforms)
+
+
+def test_bad_files_are_skipped_on_request_and_counted(root, transforms):
+    (root / "train" / "ant" / "bad.png").write_bytes(b"")
+    (root / "test" / "9" / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    with pytest.warns(UserWarning, match=r"2 files of .* left out, the first is .*bad\.png"):
+        benchmark = folder(str(root), transforms, classes_per_task=4, skip_bad=True)
+    assert len(list(benchmark.train_stream[0].dataset)) == 12
+    assert len(list(benchmark.test_stream[0].dataset)) == 8
+
+
+def test_sizes_as_a_list(root, transforms):
+    benchmark = folder(str(root), transforms, classes_per_task=[1, 3])
+    assert benchmark.task_sizes == [1, 3]
+    with pytest.raises(StreamError, match=r"classes_per_task=\[1, 2\].*add up to 4"):
+        folder(str(root), transforms, classes_per_task=[1, 2])

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from experiments import compare
 from experiments.config import compose, register_configs, to_settings
@@ -146,11 +147,41 @@ def test_compare(finished, monkeypatch, capsys):
         ("method=tosca", r"methods=\[...\]"),
         ("method.nothing=3", "has the key 'method.nothing'"),
         ("sedes=[1]", "unknown key 'sedes'"),
+        ("tosca.epochs=3", "unknown key 'method.epochs'"),
+        ("slda.shrinkage=1", "unknown key 'slda.shrinkage'"),
     ],
 )
 def test_compare_refuses(argument, says):
     with pytest.raises(ValueError, match=says):
         compare.plan([argument])
+
+
+def test_a_key_for_one_method_alone():
+    tosca, aper = compare.plan(["methods=[tosca,aper]", "method.lr=0.5", "aper.lr=0.1"])
+    assert (tosca["method"]["lr"], aper["method"]["lr"]) == (0.5, 0.1)
+
+
+def test_a_prompt_run_counts_its_prompts_and_says_its_protocol(tmp_path):
+    colours = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
+    for part, n in (("train", 3), ("test", 2)):
+        for name, colour in colours.items():
+            (tmp_path / "shades" / part / name).mkdir(parents=True)
+            for i in range(n):
+                shade = tuple(c + i for c in colour)
+                Image.new("RGB", (64, 64), shade).save(
+                    tmp_path / "shades" / part / name / f"{i}.png"
+                )
+    own = ["method=l2p", "method.train_epochs=1", "stream=folder", "stream.classes_per_task=2",
+           f"stream.root={tmp_path / 'shades'}", f"results_root={tmp_path}"]  # fmt: skip
+    for batchwise, protocol in (("false", "per-image"), ("true", "batch16-sorted")):
+        folder = execute(to_settings(compose([*own, f"method.batchwise={batchwise}"])))
+        assert folder.parts[-2] == protocol
+        table = pd.read_csv(folder / "prompts.csv")
+        assert list(table.columns) == ["after_task", "task", "prompt", "count"]
+        sums = table.groupby(["after_task", "task"])["count"].sum()
+        assert sums.to_dict() == {(0, 0): 4 * 5, (1, 0): 4 * 5, (1, 1): 2 * 5}
+    record = json.loads((folder / "run.json").read_text())
+    assert record["images_trained"] == 9
 
 
 def test_the_command_line_says_errors_in_one_line():

@@ -12,7 +12,7 @@ from avalanche.benchmarks.utils import as_classification_dataset
 from avalanche.benchmarks.utils.transform_groups import TransformGroups
 from torch.utils.data import Dataset
 
-from tosca_avalanche.backbones.transforms import Transforms
+from tosca_avalanche.backbones.transforms import Transforms, paper_preset
 from tosca_avalanche.errors import StreamError
 
 
@@ -86,11 +86,23 @@ def task_sizes(
     return sizes
 
 
+def with_transforms(data: LabelledImages, transforms: Transforms | None, evaluation: bool) -> Any:
+    """Return an Avalanche data set with transform groups "train" and "eval".
+
+    :param transforms: the paper's by default.
+    :param evaluation: give images by the evaluation transform.
+    """
+    transforms = paper_preset() if transforms is None else transforms
+    groups = TransformGroups({"train": (transforms.train, None), "eval": (transforms.eval, None)})
+    whole = as_classification_dataset(data, groups)
+    return whole.eval() if evaluation else whole
+
+
 def class_incremental(
     train: LabelledImages,
     test: LabelledImages,
     class_names: Sequence[str],
-    transforms: Transforms,
+    transforms: Transforms | None,
     classes_per_task: int | Sequence[int],
     init_classes: int | None = None,
     class_order_seed: int | None = None,
@@ -115,12 +127,9 @@ def class_incremental(
     streams = {}
     for name, data in (("train", train), ("test", test)):
         targets = [new_label[t] for t in data.targets]
-        whole = as_classification_dataset(
-            LabelledImages(data.sources, targets, data.load),
-            TransformGroups({"train": (transforms.train, None), "eval": (transforms.eval, None)}),
+        whole = with_transforms(
+            LabelledImages(data.sources, targets, data.load), transforms, evaluation=name == "test"
         )
-        if name == "test":
-            whole = whole.eval()
         array = np.asarray(targets)
         streams[name] = [
             whole.subset(np.flatnonzero((array >= a) & (array < b)).tolist())

@@ -16,7 +16,7 @@ from tosca_avalanche.benchmarks.registry import register_stream
 
 @register_stream("digits")
 def digits(
-    transforms: Transforms,
+    transforms: Transforms | None = None,
     *,
     classes_per_task: int | Sequence[int] = 2,
     class_order_seed: int | None = 1993,
@@ -26,7 +26,7 @@ def digits(
     The split is fixed: a quarter of each class is for testing (scikit-learn's stratified
     split, random state 0). Five tasks of two classes by default.
 
-    :param transforms: of the backbone.
+    :param transforms: of the backbone; the paper's by default.
     :param classes_per_task: classes of each task, one number or a list.
     :param class_order_seed: seed of the class order; None for 0, 1, 2, ...
     """

@@ -1,0 +1,47 @@
+"""Tars of image folders, unpacked once into the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tosca_avalanche.errors import StreamError
+from tosca_avalanche.files import cache_root, locked
+
+
+def opened(root: str | Path) -> Path:
+    """Return the folder at ``root``, or that of the tar at ``root``.
+
+    :raises StreamError: neither.
+    """
+    path = Path(root).expanduser()
+    if path.is_file() and tarfile.is_tarfile(path):
+        path = unpack(path)
+    if not path.is_dir():
+        raise StreamError(f"stream folder {root} does not exist")
+    return path
+
+
+def unpack(archive: Path) -> Path:
+    """Unpack a tar once into the cache folder and return the folder; safe for two processes."""
+    info = archive.stat()
+    mark = f"{archive.resolve()} {info.st_size} {info.st_mtime_ns}"
+    name = f"{archive.name.split('.')[0]}-{hashlib.sha256(mark.encode()).hexdigest()[:12]}"
+    target = cache_root() / "streams" / name
+    with locked(target.with_suffix(".lock")):
+        if not target.is_dir():
+            temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{name}."))
+            try:
+                with tarfile.open(archive) as tar:
+                    # "data" refuses members that lead out of the folder
+                    tar.extractall(temporary, filter="data")
+                os.replace(temporary, target)
+            except tarfile.TarError as error:
+                raise StreamError(f"{archive} could not be unpacked: {error}") from error
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+    return target
