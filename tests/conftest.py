@@ -7,6 +7,7 @@ import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for a network
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ["OMP_NUM_THREADS"] = "1"  # one test per core; small tensors gain nothing from more
 os.environ["TOSCA_CACHE"] = tempfile.mkdtemp(prefix="tosca-tests-")  # nobody's real cache
 
 import numpy as np
@@ -16,6 +17,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from tosca_avalanche.backbones import load_backbone
+
+torch.set_num_threads(1)
 
 
 class TinyNet(nn.Module):
