@@ -15,7 +15,7 @@ from tests.conftest import TinyNet, blobs
 from tests.strategies.methods import METHODS, fresh, make
 from tests.streams import STREAMS, classic
 from tosca_avalanche.backbones import load_backbone
-from tosca_avalanche.benchmarks import digits, mixed_experience
+from tosca_avalanche.benchmarks import LabelledImages, digits, mixed_experience
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.plugins import AccuracyMatrixPlugin
 from tosca_avalanche.strategies.cached import FeatureCache, _ends
@@ -217,3 +217,29 @@ def test_the_width_of_a_module_is_learned_through_the_store_too():
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 10))
     strategy, _ = work("tosca", classic(), backbone=module, store=None)
     assert strategy.model.backbone.embed_dim == 10
+
+
+def bright(path):
+    return np.full((4, 4, 3), 250, np.uint8)
+
+
+def dark(path):
+    return np.full((4, 4, 3), 10, np.uint8)
+
+
+def test_another_decoder_of_the_same_file_is_another_feature(tmp_path):
+    """Named functions by their names, lambdas by what they give."""
+    (tmp_path / "x.png").write_bytes(b"one file")
+    cache, backbone = FeatureCache(FeatureStore(None)), load_backbone(TinyNet())
+
+    def to_tensor(image):
+        return torch.as_tensor(image).permute(2, 0, 1) / 255
+
+    for a, b in ((bright, dark), (lambda p: bright(p), lambda p: dark(p))):
+        features = []
+        for load in (a, b, a):
+            data = LabelledImages([tmp_path / "x.png"], [0], load)
+            groups = TransformGroups({"train": (to_tensor, None), "eval": (to_tensor, None)})
+            features.append(cache.get(backbone, as_classification_dataset(data, groups).eval()).z)
+        assert not torch.allclose(features[0], features[1])
+        assert torch.equal(features[0], features[2])

@@ -46,6 +46,10 @@ def read_image(path: Path) -> Image.Image:
         ) from error
 
 
+# part of the key of stored features: count it up when pixels come out otherwise
+read_image.version = 2  # type: ignore[attr-defined]
+
+
 def to_rgb(image: Image.Image) -> Image.Image:
     """Turn an image of any mode into RGB.
 

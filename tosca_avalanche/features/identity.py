@@ -43,6 +43,11 @@ def image_key(item: Any) -> bytes:
     return digest.digest()
 
 
+def salted(key: bytes, salt: str) -> bytes:
+    """Return another key for the same image in another reading, such as another decoder."""
+    return hashlib.blake2b(key + salt.encode(), digest_size=KEY_BYTES).digest()
+
+
 def transform_key(transform: Callable[[Any], Any], like: Any) -> tuple[str, bool]:
     """Return a key of what a transform does, and whether it is random.
 

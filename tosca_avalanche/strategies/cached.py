@@ -16,6 +16,7 @@ from tosca_avalanche.features import (
     FeatureStore,
     SeededViews,
     image_key,
+    salted,
     stored_features,
     transform_key,
 )
@@ -171,8 +172,7 @@ class FeatureCache:
         _, known = self._item_keys.setdefault(id(leaf), (leaf, {}))
         for i in indices:
             if i not in known:
-                raw = leaf.sources[i] if isinstance(leaf, LabelledImages) else leaf[i][0]
-                known[i] = image_key(raw)
+                known[i] = _source_key(leaf, i)
         return [known[i] for i in indices]
 
     def _refuse(self, why: str) -> None:
@@ -182,6 +182,15 @@ class FeatureCache:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"store": self.store, "_item_keys": {}, "_transform_keys": {}, "_said": set()}
+
+
+def _source_key(leaf: Any, i: int) -> bytes:
+    """Return the key of an item's file or pixels, together with the function that decodes them."""
+    if isinstance(leaf, LabelledImages):
+        name = f"{getattr(leaf.load, '__module__', '')}.{getattr(leaf.load, '__qualname__', '<')}"
+        if "<" not in name:  # two lambdas share a name: what they give tells them apart
+            return salted(image_key(leaf.sources[i]), f"{name} {getattr(leaf.load, 'version', 0)}")
+    return image_key(leaf[i][0])
 
 
 def _ends(dataset: Any) -> dict[int, Any]:
