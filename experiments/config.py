@@ -51,7 +51,8 @@ class RunConfig:
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     seed: int = 1993
     """Seed of training; also of the class order, unless that has its own."""
-    class_order_seed: int | None = None
+    class_order_seed: Any = None
+    """A number; "sorted" keeps the order of the class ids; null takes ``seed``."""
     eval_order: str = "class-sorted"
     """Order of the test images for batch protocols: class-sorted or shuffled."""
     results_root: str = "results"

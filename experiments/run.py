@@ -74,7 +74,10 @@ class Run:
         stream = {k: v for k, v in settings["stream"].items() if k not in ("name", "label")}
         make = find_stream(settings["stream"]["name"])
         if "class_order_seed" in inspect.signature(make).parameters:
-            stream["class_order_seed"] = seed if order_seed is None else order_seed
+            chosen = seed if order_seed is None else order_seed
+            if isinstance(chosen, str) and chosen != "sorted":
+                raise ValueError(f"class_order_seed={chosen!r}; choose a number or 'sorted'")
+            stream["class_order_seed"] = None if chosen == "sorted" else chosen
         self.benchmark = make(transforms=self.backbone.transforms, **stream)
         self.matrix = AccuracyMatrixPlugin()
         method = {k: v for k, v in settings["method"].items() if k not in ("name", "label")}
@@ -148,7 +151,8 @@ class Run:
         seconds = time.perf_counter() - start
         self.timings["eval_s"].append(seconds)
         images = int(self.matrix.total[t].sum())
-        self.rows.append(row("eval_ms_per_image", Score(1e3 * seconds / images, images), t))
+        speed = Score(1e3 * seconds / images, images) if images else Score(None, 0)
+        self.rows.append(row("eval_ms_per_image", speed, t))
 
     def keep(self, done: int) -> None:
         """Keep what a restart needs."""
@@ -210,6 +214,11 @@ class Run:
             "class_order": self.benchmark.class_order,
             "class_names": self.benchmark.class_names,
             "task_sizes": self.benchmark.task_sizes,
+            "split": getattr(self.benchmark, "split", None),
+            "images": [
+                sum(len(e.dataset) for e in stream)
+                for stream in (self.benchmark.train_stream, self.benchmark.test_stream)
+            ],
             "task_names": getattr(self.benchmark, "task_names", None),
             "train_views": self.strategy.train_views,
             "images_passed": self.strategy.model.images_passed,

@@ -35,25 +35,33 @@ def target(
     """
     try:
         function: Any = hydra.utils.get_object(_target_)
-        known = inspect.signature(function).parameters
-    except (ImportError, ValueError, TypeError) as error:
+    except Exception as error:  # whatever its import raises
         raise StreamError(f"stream._target_={_target_} can't be found: {error}") from error
-    given: dict[str, Any] = {}
-    if transforms is not None:
-        given["transforms"] = transforms
-        given |= {"train_transform": transforms.train, "eval_transform": transforms.eval}
-    given |= {"seed": class_order_seed, "class_order_seed": class_order_seed}
-    settings = {k: v for k, v in given.items() if k in known} | dict(args)
+    what = f"stream._target_={_target_} with args {dict(args)}"
     try:
-        with seeded_globals(0):
-            benchmark = function(**settings)
-        experiences = list(benchmark.train_stream)
-        assert len(benchmark.test_stream)
-    except (TypeError, AttributeError, AssertionError, OSError, RuntimeError) as error:
+        benchmark = function
+        if not hasattr(function, "train_stream") or isinstance(function, type):
+            known = inspect.signature(function).parameters
+            given: dict[str, Any] = {}
+            if transforms is not None:
+                given["transforms"] = transforms
+                given |= {"train_transform": transforms.train, "eval_transform": transforms.eval}
+            if class_order_seed is not None:
+                given |= {"seed": class_order_seed, "class_order_seed": class_order_seed}
+            settings = {k: v for k, v in given.items() if k in known} | dict(args)
+            with seeded_globals(0):
+                benchmark = function(**settings)
+        experiences, tests = list(benchmark.train_stream), len(benchmark.test_stream)
+    except Exception as error:
         raise StreamError(
-            f"stream._target_={_target_} with args {dict(args)} gives no benchmark with train and "
-            f"test streams: {type(error).__name__}: {error}"
+            f"{what} gives no benchmark with train and test streams: "
+            f"{type(error).__name__}: {error}"
         ) from error
+    if tests != len(experiences):
+        raise StreamError(
+            f"{what} has {len(experiences)} training and {tests} test experiences: runs test on "
+            f"the test experience of every task so far, so there must be one for each"
+        )
     classes = [classes_of(e) for e in experiences]
     if not hasattr(benchmark, "class_names"):
         benchmark.class_names = [str(c) for c in sorted({c for own in classes for c in own})]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.benchmarks.trees import write_tree
+from tests.benchmarks.trees import write_image, write_tree
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import classes_of, domains
 from tosca_avalanche.errors import StreamError
@@ -42,6 +42,12 @@ def test_what_is_wrong_is_named(root, tmp_path):
         domains(str(root), order=["oil"])
     with pytest.raises(StreamError, match="each goes in once"):
         domains(str(root), order=["art", "art"])
+    write_tree(root / "oil", ["cat"], train=1, test=None)
+    with pytest.warns(UserWarning, match=r"oil has no folder train"):
+        assert len(domains(str(root)).train_stream) == 3
+    write_image(root / "art" / "test" / "cat" / "0.png")
+    with pytest.warns(UserWarning, match=r"'art': class 'cat' has no training images"):
+        domains(str(root), order=["art", "photo"])
     (tmp_path / "none" / "x").mkdir(parents=True)
     with pytest.raises(StreamError, match=r"holds x; expected ROOT/DOMAIN"):
         domains(str(tmp_path / "none"))

@@ -51,3 +51,13 @@ def test_what_is_wrong_is_named(tmp_path):
         labels.write_bytes(content)
         with pytest.raises(StreamError, match=r"train-labels-idx1-ubyte is no idx file"):
             fashion_mnist(str(folder), download=False)
+
+
+def test_files_that_do_not_belong_together(tmp_path):
+    folder = write(tmp_path / "bad", zipped=False)
+    (folder / FILES["test"][1]).write_bytes(idx(np.arange(19) % 10))
+    with pytest.raises(StreamError, match=r"holds 20 images, .* 19 labels"):
+        fashion_mnist(str(folder), download=False)
+    (folder / FILES["test"][1]).write_bytes(idx(np.arange(20)))
+    with pytest.raises(StreamError, match=r"labels up to 19"):
+        fashion_mnist(str(folder), download=False)

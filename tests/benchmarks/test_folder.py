@@ -114,3 +114,13 @@ def test_sizes_as_a_list(root, transforms):
     assert benchmark.task_sizes == [1, 3]
     with pytest.raises(StreamError, match=r"classes_per_task=\[1, 2\].*add up to 4"):
         folder(str(root), transforms, classes_per_task=[1, 2])
+
+
+def test_what_lies_beside_train_is_said(root, transforms):
+    (root / "test").rename(root / "val")
+    with pytest.warns(UserWarning, match=r"has no folder test; val beside train is not read"):
+        benchmark = folder(str(root), transforms, classes_per_task=4)
+    assert benchmark.split.endswith(".json")
+    (root / "x.zip").write_bytes(b"PK")
+    with pytest.raises(StreamError, match=r"x\.zip is a file but no tar"):
+        folder(str(root / "x.zip"), transforms)

@@ -35,9 +35,9 @@ def test_the_stream():
     assert [len(e.dataset) for e in benchmark.train_stream] == [15, 15, 15, 15, 9]
     assert [len(e.dataset) for e in benchmark.test_stream] == [10, 10, 10, 10, 6]
     more = glyphs(n_classes=23, classes_per_task=5, train_per_class=3, test_per_class=4)
-    for a, b in zip(pixels(more.train_stream[4]), pixels(benchmark.train_stream[4]), strict=True):
-        assert a.shape == b.shape == (3, 224, 224)
-    assert len(more.test_stream[4].dataset) == 12
+    ours, theirs = pixels(benchmark.test_stream[4]), pixels(more.test_stream[4])
+    for c in range(3):  # the first two images of a class, whether there are two or four
+        assert np.array_equal(ours[2 * c : 2 * c + 2], theirs[4 * c : 4 * c + 2])
     assert benchmark.class_names == more.class_names
 
 

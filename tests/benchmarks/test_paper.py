@@ -1,6 +1,7 @@
 """The paper's seven data sets in miniature, right and wrong."""
 
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -71,10 +72,36 @@ def test_what_is_wrong_is_said_with_the_tree_the_source_and_what_was_found(name,
 def test_one_folder_of_wnids_gets_a_written_split(name, tmp_path):
     top = write_tree(tmp_path / "imagenet", names(200), train=5, test=None)
     (top / "README.txt").write_text("about")
-    benchmark = FOLDERS[name](str(tmp_path))
+    with pytest.warns(UserWarning, match=r"has .*00 images, .* has 1,000: the seeded split"):
+        benchmark = FOLDERS[name](str(tmp_path))
+    assert benchmark.split.endswith("split-0.2-seed-0.json")
     assert lengths(benchmark.train_stream) == [80] * 10
     assert lengths(benchmark.test_stream) == [20] * 10
     assert (top / "split-0.2-seed-0.json").is_file()
+
+
+def test_several_folders_that_fit_are_not_guessed_from(tmp_path):
+    for name in ("imagenet-a", "imagenet-r"):
+        write_tree(tmp_path / name, names(200), train=1)
+    with pytest.raises(StreamError, match=r"2 folders that could be meant .imagenet-a, imagenet-r"):
+        imagenet_r(str(tmp_path))
+    assert len(imagenet_r(str(tmp_path / "imagenet-r")).train_stream) == 10
+
+
+def test_a_published_training_side_is_never_split(tmp_path):
+    write_tree(tmp_path / "train", names(200), train=2, test=None)
+    with pytest.raises(StreamError, match="no test images, and a split of its own is published"):
+        imagenet_r(str(tmp_path))
+    assert not [*tmp_path.rglob("*.json")]
+
+
+def test_nothing_is_written_into_a_folder_that_is_not_the_one(tmp_path):
+    write_tree(tmp_path, names(3), train=3, test=None)
+    (tmp_path / "empty").mkdir()
+    for call in (imagenet_r, eurosat):
+        with pytest.raises(StreamError, match="classes"):
+            call(str(tmp_path))
+    assert not [p for p in tmp_path.rglob("*") if "split" in p.name]
 
 
 @pytest.mark.parametrize("name", ["cub200", "omnibenchmark", "vtab"])
@@ -86,6 +113,7 @@ def test_a_split_of_ours_never_takes_the_place_of_a_published_one(name, tmp_path
 
 
 @pytest.mark.parametrize("place", ["eurosat/2750", "2750", "."])
+@pytest.mark.filterwarnings("ignore:EuroSAT has 27,000")
 def test_eurosats_folders(place, tmp_path):
     write_tree(tmp_path / place, names(10), train=5, test=None)
     benchmark = eurosat(str(tmp_path))
@@ -94,18 +122,18 @@ def test_eurosats_folders(place, tmp_path):
 
 @pytest.fixture
 def archive(tmp_path):
-    """Two images a class, the second for testing; ids in an order of their own."""
+    """Three images a class, the last for testing; ids in an order of their own."""
     base = tmp_path / "CUB_200_2011"
     lines = {k: [] for k in ("classes", "images", "image_class_labels", "train_test_split")}
     for c in range(1, 201):
         label = f"{c:03}.Bird_{c}"
         lines["classes"].append(f"{c} {label}")
-        for i in range(2):
-            number = 2 * (200 - c) + i + 1
+        for i in range(3):
+            number = 3 * (200 - c) + i + 1
             write_image(base / "images" / label / f"{i}.jpg", seed=number)
             lines["images"].append(f"{number} {label}/{i}.jpg")
             lines["image_class_labels"].append(f"{number} {c}")
-            lines["train_test_split"].append(f"{number} {1 - i}")
+            lines["train_test_split"].append(f"{number} {int(i < 2)}")
     for name, own in lines.items():
         (base / f"{name}.txt").write_text("\n".join(own) + "\n")
     return tmp_path
@@ -113,9 +141,13 @@ def archive(tmp_path):
 
 def test_cubs_original_archive(archive):
     benchmark = cub200(str(archive), class_order_seed=None)
-    assert lengths(benchmark.train_stream) == [10] * 20 == lengths(benchmark.test_stream)
+    assert lengths(benchmark.train_stream) == [20] * 20
+    assert lengths(benchmark.test_stream) == [10] * 20 and benchmark.split == "official"
     assert benchmark.class_names[:2] == ["001.Bird_1", "002.Bird_2"]
     base = archive / "CUB_200_2011"
+    write_tree(base, benchmark.class_names, train=4)
+    assert lengths(cub200(str(archive)).train_stream) == [40] * 20, "made on purpose: goes first"
+    shutil.rmtree(base / "test")
     (base / "images" / "002.Bird_2" / "1.jpg").rename(archive / "away.jpg")
     with pytest.raises(StreamError, match=r"002\.Bird_2/1\.jpg of images\.txt is missing"):
         cub200(str(archive))
@@ -148,7 +180,8 @@ def test_cifar100(cifar_root):
     benchmark = cifar100(str(cifar_root), download=False)
     assert lengths(benchmark.train_stream) == [15] * 20
     assert lengths(benchmark.test_stream) == [10] * 20
-    assert benchmark.class_names[0] == names(100)[benchmark.class_order[0]]
+    order = np.random.RandomState(1993).permutation(100).tolist()
+    assert benchmark.class_names == [names(100)[i] for i in order]
 
 
 def test_cifar100_that_is_not_there(tmp_path):

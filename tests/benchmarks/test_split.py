@@ -71,8 +71,9 @@ def test_other_images_are_said_and_nothing_is_drawn_anew(top):
 def test_a_damaged_split_is_named(top, content):
     place = seeded_split(top, files_of(top))[2]
     place.write_bytes(content)
-    with pytest.raises(StreamError, match=r"split-0\.2-seed-0\.json can't be read"):
+    with pytest.raises(StreamError, match=r"split-0\.2-seed-0\.json can't be read") as error:
         seeded_split(top, files_of(top))
+    assert "its folder" not in str(error.value), "the folder is the user's data"
 
 
 def test_a_folder_that_can_not_be_written_to_keeps_its_split_in_the_cache(
@@ -83,6 +84,36 @@ def test_a_folder_that_can_not_be_written_to_keeps_its_split_in_the_cache(
     _, test, place = seeded_split(top, files_of(top))
     assert (tmp_path / "cache") in place.parents and not list(top.glob("split*"))
     assert names(seeded_split(top, files_of(top))[1]) == names(test)
+
+
+def test_a_split_in_a_folder_that_can_only_be_read_is_read(top, monkeypatch):
+    _, test, place = seeded_split(top, files_of(top))
+    monkeypatch.setattr("os.access", lambda *_: False)
+
+    def refuse(path):
+        raise PermissionError(f"{path} is read-only")
+
+    monkeypatch.setattr("tosca_avalanche.benchmarks.split.locked", refuse)
+    again = seeded_split(top, files_of(top))
+    assert again[2] == place and names(again[1]) == names(test)
+
+
+@pytest.mark.parametrize("share", [0, 1, 20, -0.1])
+def test_a_share_is_a_share(top, share):
+    with pytest.raises(StreamError, match=f"test_share={share}"):
+        seeded_split(top, files_of(top), share=share)
+
+
+def test_skipping_bad_files_leaves_the_split_as_it_is(top):
+    (top / "a" / "4.png").write_bytes(b"")
+    first = folder(str(top), classes_per_task=1, class_order_seed=None)
+    with pytest.warns(UserWarning, match="1 files of"):
+        second = folder(str(top), classes_per_task=1, class_order_seed=None, skip_bad=True)
+    sizes = [
+        [len(e.dataset) for s in (b.train_stream, b.test_stream) for e in s]
+        for b in (first, second)
+    ]
+    assert sum(sizes[0]) == 21 and sum(sizes[1]) == 20 and sizes[0][1:3] == sizes[1][1:3]
 
 
 @pytest.mark.parametrize("layout", ["train", "plain"])

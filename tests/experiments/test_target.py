@@ -38,19 +38,37 @@ def no_benchmark():
     return 3
 
 
+class Halves:
+    """Two training experiences, one test experience, as CORe50 has."""
+
+    def __init__(self):
+        whole = shades(2, 1, 1)
+        self.train_stream, self.test_stream = whole.train_stream, whole.test_stream[:1]
+
+
+MADE = shades(2, 1, 1)
+
+
 def test_a_run_on_a_benchmark_of_ones_own(tmp_path):
     state = torch.get_rng_state()
     overrides = [f"stream._target_={HERE}.shades", "+stream.args.n_experiences=4",
                  "method=simplecil", f"results_root={tmp_path}", "seed=3"]  # fmt: skip
     settings = to_settings(compose(overrides))
     assert run_path(settings) == tmp_path / "shades" / "simplecil" / "per-image" / "seed-3"
-    assert torch.equal(state, torch.get_rng_state())
     folder = execute(settings)
+    assert torch.equal(state, torch.get_rng_state())
     assert (folder / "metrics.csv").read_text().count("acc,") >= 10
     assert "shades" in (folder / "metrics.csv").read_text()
 
 
+def test_an_object_will_do():
+    assert target(_target_=f"{HERE}.MADE") is not None
+    assert target(_target_=f"{HERE}.MADE").task_sizes == [2, 2]
+
+
 def test_what_is_wrong_is_named():
+    with pytest.raises(StreamError, match="has 2 training and 1 test experiences"):
+        target(_target_=f"{HERE}.Halves")
     with pytest.raises(StreamError, match=r"avalanche\.nothing can't be found"):
         target(_target_="avalanche.nothing")
     with pytest.raises(StreamError, match="gives no benchmark with train and test streams"):

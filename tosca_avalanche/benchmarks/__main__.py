@@ -42,6 +42,9 @@ def check(name: str, root: str | None, settings: dict[str, Any]) -> bool:
     print(
         f"{name}: {len(counts)} tasks, {classes} classes, {train} training and {test} test images"
     )
+    split = getattr(benchmark, "split", "folders")
+    if split not in ("folders", "official"):
+        print(f"a seeded split of ours: {split}")
     for warning in said:
         if issubclass(warning.category, UserWarning):
             print(f"note: {warning.message}")
@@ -91,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
             except json.JSONDecodeError:
                 settings[key] = value
         return 0 if check(parsed.name, root, settings) else 1
-    except (ToscaError, ValueError) as error:
+    except (ToscaError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

@@ -19,7 +19,9 @@ def opened(root: str | Path) -> Path:
     :raises StreamError: neither.
     """
     path = Path(root).expanduser()
-    if path.is_file() and tarfile.is_tarfile(path):
+    if path.is_file():
+        if not tarfile.is_tarfile(path):
+            raise StreamError(f"{root} is a file but no tar: unpack it and pass the folder")
         path = unpack(path)
     if not path.is_dir():
         raise StreamError(f"stream folder {root} does not exist")
@@ -40,7 +42,7 @@ def unpack(archive: Path) -> Path:
                     # "data" refuses members that lead out of the folder
                     tar.extractall(temporary, filter="data")
                 os.replace(temporary, target)
-            except tarfile.TarError as error:
+            except (tarfile.TarError, EOFError) as error:
                 raise StreamError(f"{archive} could not be unpacked: {error}") from error
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tosca_avalanche.benchmarks.archive import opened
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages, with_transforms
 from tosca_avalanche.benchmarks.images import class_folders, image_files, read_image
 from tosca_avalanche.benchmarks.registry import register_stream
+from tosca_avalanche.benchmarks.tree import found_in, only
 from tosca_avalanche.errors import StreamError
 
 LAYOUT = "expected ROOT/DOMAIN/train/CLASS/IMAGE and ROOT/DOMAIN/test/CLASS/IMAGE, or a tar of that"
@@ -40,6 +42,9 @@ def domains(
     """
     top = domain_root(root)
     present = [p.name for p in class_folders(top) if (p / "train").is_dir()]
+    other = [p.name for p in class_folders(top) if p.name not in present]
+    if other:
+        warnings.warn(f"{top / other[0]} has no folder train and is no domain", stacklevel=2)
     names = list(order) if order is not None else present
     unknown = [n for n in names if n not in present]
     if unknown or len(set(names)) < len(names):
@@ -58,10 +63,13 @@ def domains(
                 files = image_files(top / name / side / label)
                 paths += files
                 targets += [target] * len(files)
-            if side == "train" and not paths:
-                raise StreamError(f"domain {name!r} has no training images; {LAYOUT}")
+            if not paths:
+                what = {"train": "training", "test": "test"}[side]
+                raise StreamError(f"domain {name!r} has no {what} images; {LAYOUT}")
             data = LabelledImages(paths, targets, read_image)
             experiences.append(with_transforms(data, transforms, evaluation=side == "test"))
+    for name, train, test in zip(names, streams["train"], streams["test"], strict=True):
+        _say_one_sided(name, set(train.targets), set(test.targets), classes)
     benchmark = with_classes_timeline(benchmark_from_datasets(**streams))
     benchmark.class_order = list(range(len(classes)))
     benchmark.class_names = classes
@@ -70,14 +78,28 @@ def domains(
     return benchmark
 
 
+def _say_one_sided(domain: str, train: set[int], test: set[int], classes: list[str]) -> None:
+    for here, there, what in ((test, train, "training"), (train, test, "test")):
+        missing = sorted(here - there)
+        if missing:
+            warnings.warn(
+                f"domain {domain!r}: class {classes[missing[0]]!r} has no {what} images "
+                f"({len(missing)} classes have none)",
+                stacklevel=3,
+            )
+
+
 def domain_root(root: str | Path) -> Path:
     """Return the folder whose folders are domains: ``root``, or its only folder."""
     try:
         top = opened(root)
     except StreamError as error:
         raise StreamError(f"{error}; {LAYOUT}") from error
-    for base in (top, *class_folders(top)):
-        if any((p / "train").is_dir() for p in class_folders(base)):
-            return base
-    found = ", ".join(sorted(p.name for p in top.iterdir())[:8]) or "nothing"
-    raise StreamError(f"{root} holds {found}; {LAYOUT}")
+
+    def fits(folder: Path) -> bool:
+        return any((p / "train").is_dir() for p in class_folders(folder))
+
+    base = top if fits(top) else only([p for p in class_folders(top) if fits(p)], top, LAYOUT)
+    if base is None:
+        raise StreamError(f"{root} holds {found_in(top)}; {LAYOUT}")
+    return base

@@ -13,7 +13,9 @@ from torchvision.datasets import FashionMNIST
 from tosca_avalanche.backbones.transforms import Transforms
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages, class_incremental
 from tosca_avalanche.benchmarks.registry import register_stream
+from tosca_avalanche.benchmarks.tree import found_in
 from tosca_avalanche.errors import StreamError
+from tosca_avalanche.files import cache_root, locked
 
 FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -47,17 +49,23 @@ def fashion_mnist(
     found = next((p for p in places if all(_file(p, f) for s in FILES.values() for f in s)), None)
     if found is None and download:
         try:
-            FashionMNIST(top, download=True)
+            with locked(cache_root() / "fashion_mnist.lock"):
+                FashionMNIST(top, download=True)
             found = places[1]
         except (OSError, RuntimeError) as error:
             raise StreamError(
                 f"Fashion-MNIST is not in {root} and can't be fetched ({error}); {EXPECTED}"
             ) from error
     if found is None:
-        raise StreamError(f"Fashion-MNIST is not in {root}; {EXPECTED}")
+        raise StreamError(f"Fashion-MNIST is not in {root}, found {found_in(top)}; {EXPECTED}")
     parts = []
     for images, labels in FILES.values():
         pixels, targets = read_idx(_file(found, images)), read_idx(_file(found, labels))
+        if len(pixels) != len(targets) or targets.max(initial=0) > 9:
+            raise StreamError(
+                f"{found / images} holds {len(pixels)} images, {found / labels} {len(targets)} "
+                f"labels up to {targets.max(initial=0)}: they don't belong together; {EXPECTED}"
+            )
         parts.append(LabelledImages(list(pixels), targets.tolist(), _as_is))
     return class_incremental(
         parts[0], parts[1], FashionMNIST.classes, transforms, classes_per_task, init_classes,

@@ -41,10 +41,11 @@ def folder(
     :param test_share: share of each class's images that a seeded split takes for testing.
     :param split_seed: its seed.
     :param skip_bad: leave out files that can't be decoded, and say how many.
-    :raises StreamError: a missing folder, no images, a class without training images.
+    :raises StreamError: a missing folder, several that fit, no images, a class without
+        training images.
     """
     tree = read_tree(root, test_share=test_share, split_seed=split_seed, skip_bad=skip_bad)
-    return class_incremental(
+    benchmark = class_incremental(
         tree.images("train"),
         tree.images("test"),
         tree.classes,
@@ -53,3 +54,5 @@ def folder(
         init_classes,
         class_order_seed,
     )
+    benchmark.split = tree.split
+    return benchmark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from tosca_avalanche.errors import StreamError
 
@@ -39,10 +39,10 @@ def read_image(path: Path) -> Image.Image:
     try:
         with Image.open(path) as image:
             return to_rgb(image)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError) as error:
+    except Exception as error:  # Pillow's plugins raise many kinds
         raise StreamError(
-            f"image {path} can't be decoded ({error}); replace it, take it away, or pass "
-            f"skip_bad=True to leave such files out"
+            f"image {path} can't be decoded ({error}); replace it or take it away (the stream "
+            f"'folder' leaves such files out with skip_bad=True)"
         ) from error
 
 

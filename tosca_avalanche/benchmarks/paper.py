@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 from avalanche.benchmarks import CLScenario
@@ -11,10 +12,11 @@ from tosca_avalanche.backbones.transforms import Transforms
 from tosca_avalanche.benchmarks.archive import opened
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages, class_incremental
 from tosca_avalanche.benchmarks.images import class_folders
-from tosca_avalanche.benchmarks.published import PUBLISHED
+from tosca_avalanche.benchmarks.published import PUBLISHED, TOTALS
 from tosca_avalanche.benchmarks.registry import register_stream
-from tosca_avalanche.benchmarks.tree import ImageTree, checked, read_tree
+from tosca_avalanche.benchmarks.tree import ImageTree, found_in, read_tree
 from tosca_avalanche.errors import StreamError
+from tosca_avalanche.files import cache_root, locked
 
 _KEYS = """
 
@@ -38,15 +40,14 @@ def cifar100(
     download: bool = True,
 ) -> CLScenario:
     """Return CIFAR-100, B0-Inc5, through torchvision (fetched if missing and ``download``)."""
-    parts = []
+    parts, top = [], Path(root).expanduser()
     try:
-        top = Path(root).expanduser()
-        sides = [CIFAR100(top, train=train, download=download) for train in (True, False)]
+        with locked(cache_root() / "cifar100.lock"):  # two processes must not fetch into one file
+            sides = [CIFAR100(top, train=train, download=download) for train in (True, False)]
     except (OSError, RuntimeError) as error:
-        found = _found(Path(root))
-        hint = PUBLISHED["cifar100"].hint
         raise StreamError(
-            f"CIFAR-100 is not whole in {root} ({error}); found {found}; {hint}"
+            f"CIFAR-100 is not whole in {root} ({error}); found {found_in(top)}; "
+            f"{PUBLISHED['cifar100'].hint}"
         ) from error
     for data in sides:
         parts.append(LabelledImages(list(data.data), data.targets, _as_is))
@@ -170,30 +171,43 @@ def paper_tree(name: str, root: str, split_seed: int = 0) -> ImageTree:
     :raises StreamError: a missing or misplaced folder, or another number of classes.
     """
     known = PUBLISHED[name]
+
+    def accept(classes: list[str]) -> None:
+        if len(classes) != known.classes:
+            raise StreamError(
+                f"{known.title} has {known.classes} classes, {root} has {len(classes)} "
+                f"({', '.join(classes[:4])}, ...); {known.hint}"
+            )
+
     try:
         top = opened(root)
     except StreamError as error:
         raise StreamError(f"{known.title}: {error}; {known.hint}") from error
-    tree = None
-    if name == "cub200":
-        tree = cub_archive(top)
+    if name == "cub200" and (archive := cub_archive(top)) is not None:
+        accept(archive.classes)
+        return archive
     if name == "eurosat":
         top = next((p for p in (top / "eurosat" / "2750", top / "2750") if p.is_dir()), top)
-    if tree is None:
-        ours = name in ("imagenet_r", "imagenet_a", "eurosat")
-        tree = read_tree(top, layout=known.hint, split_seed=split_seed, may_split=ours)
-    if len(tree.classes) != known.classes:
-        raise StreamError(
-            f"{known.title} has {known.classes} classes, {root} has {len(tree.classes)} "
-            f"({', '.join(tree.classes[:4])}, ...); {known.hint}"
+    ours = "one-folder" if name in ("imagenet_r", "imagenet_a", "eurosat") else "never"
+    tree = read_tree(top, layout=known.hint, split_seed=split_seed, split=ours, accept=accept)
+    total = tree.count("train") + tree.count("test")
+    if tree.split != "folders" and total != TOTALS[name]:
+        warnings.warn(
+            f"{known.title} has {TOTALS[name]:,} images, {root} has {total:,}: the seeded split "
+            f"is of these",
+            stacklevel=4,
         )
     return tree
 
 
 def cub_archive(top: Path) -> ImageTree | None:
-    """Return CUB's original archive with its official split; None where it is not one."""
+    """Return CUB's original archive with its official split; None where it is not one.
+
+    Folders train and test beside the archive's files are a split that somebody made on
+    purpose: they go first.
+    """
     base = next((p for p in (top, *class_folders(top)) if (p / "images.txt").is_file()), None)
-    if base is None:
+    if base is None or any((p / "train").is_dir() and (p / "test").is_dir() for p in (top, base)):
         return None
     hint = PUBLISHED["cub200"].hint
     tables = {}
@@ -217,7 +231,7 @@ def cub_archive(top: Path) -> ImageTree | None:
             ) from error
         side.setdefault(label, []).append(file)
     classes = [tables["classes"][i].strip() for i in sorted(tables["classes"], key=int)]
-    return checked(ImageTree(classes, sides["1"], sides["0"]), hint)
+    return ImageTree(classes, sides["1"], sides["0"], "official")
 
 
 def _stream(
@@ -230,16 +244,12 @@ def _stream(
     split_seed: int = 0,
 ) -> CLScenario:
     tree = paper_tree(name, root, split_seed)
-    return class_incremental(
+    benchmark = class_incremental(
         tree.images("train"), tree.images("test"), tree.classes, transforms, increment,
         init_classes, class_order_seed,
     )  # fmt: skip
-
-
-def _found(root: Path) -> str:
-    if not root.is_dir():
-        return "no such folder"
-    return ", ".join(sorted(p.name for p in root.iterdir())[:8]) or "nothing"
+    benchmark.split = tree.split
+    return benchmark
 
 
 def _as_is(image: object) -> object:

@@ -2,76 +2,95 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tosca_avalanche.errors import RecordError, StreamError
-from tosca_avalanche.files import cache_root, locked, read_json, write_json
+from tosca_avalanche.errors import StreamError
+from tosca_avalanche.files import cache_root, locked, write_json
 from tosca_avalanche.seeding import derive_seed
 
 SHARE, SEED = 0.2, 0
-
-
-def split_file(top: Path, share: float, seed: int) -> Path:
-    """Return where the split of a folder is written: in it, or in the cache where that fails."""
-    name = f"split-{share:g}-seed-{seed}.json"
-    if (top / name).is_file() or os.access(top, os.W_OK):
-        return top / name
-    place = str(top.resolve()).strip("/\\").replace("/", "-").replace("\\", "-").replace(":", "")
-    return cache_root() / "splits" / place / name
+Files = dict[str, list[Path]]
 
 
 def seeded_split(
-    top: Path, files: dict[str, list[Path]], share: float = SHARE, seed: int = SEED
-) -> tuple[dict[str, list[Path]], dict[str, list[Path]], Path]:
+    top: Path, files: Files, share: float = SHARE, seed: int = SEED
+) -> tuple[Files, Files, Path]:
     """Return training and test files of each class, and the file that says which is which.
 
     Of each class round(share * n) images are for testing, at least one where there are two;
     drawn by a generator of (seed, class name), so that another class changes nothing. The
-    file is written on the first call and read on the later ones.
+    file is written on the first call, into the folder or, where that can't be written to,
+    into the cache folder; later calls read it.
 
     :param top: the folder that paths are relative to.
     :param files: image files by class.
-    :raises StreamError: the written split is damaged, or was made for other files.
+    :param share: between 0 and 1.
+    :raises StreamError: a bad share; a written split that is damaged or was made for other
+        files.
     """
-    place = split_file(top, share, seed)
-    relative = {str(p.relative_to(top).as_posix()): p for own in files.values() for p in own}
-    with locked(place.with_name(f".{place.name}.lock")):
-        if not place.is_file():
-            chosen = [p for name, own in files.items() for p in _drawn(name, own, share, seed)]
-            write_json(
-                place,
-                {
-                    "what": "test images, relative to this folder; all others are for training",
-                    "share": share,
-                    "seed": seed,
-                    "images": sorted(relative),
-                    "test": sorted(str(p.relative_to(top).as_posix()) for p in chosen),
-                },
-            )
-    try:
-        written = read_json(place)
-        known, test = set(written["images"]), set(written["test"])
-    except (RecordError, KeyError, TypeError) as error:
-        raise StreamError(
-            f"the split {place} can't be read ({error}); delete it to split anew"
-        ) from error
-    if known != set(relative) or not test <= known:
-        new, gone = sorted(set(relative) - known), sorted(known - set(relative))
+    if not 0 < share < 1:
+        raise StreamError(f"test_share={share} must lie between 0 and 1, as 0.2 for a fifth")
+    name = f"split-{share:g}-seed-{seed}.json"
+    by_name = {p.relative_to(top).as_posix(): p for own in files.values() for p in own}
+    places = [top / name, _in_cache(top) / name]
+    place = next((p for p in places if p.is_file()), None)
+    if place is None:
+        chosen = [p for label, own in files.items() for p in _drawn(label, own, share, seed)]
+        content = {
+            "what": "test images, relative to the stream's folder; all others are for training",
+            "share": share,
+            "seed": seed,
+            "images": sorted(by_name),
+            "test": sorted(p.relative_to(top).as_posix() for p in chosen),
+        }
+        place = _written(places, content)
+    known, test = _read(place)
+    if known != set(by_name) or not test <= known:
+        new, gone = sorted(set(by_name) - known), sorted(known - set(by_name))
         first = (new or gone or ["?"])[0]
         raise StreamError(
             f"the split {place} was made for other images: {len(new)} are new, {len(gone)} are "
-            f"gone, the first is {first}; delete the file to split anew"
+            f"gone, the first is {first}; put the images back, or delete this one file to split "
+            f"anew"
         )
-    sides: tuple[dict[str, list[Path]], dict[str, list[Path]]] = ({}, {})
-    for name, own in files.items():
-        for i, side in enumerate(sides):
-            side[name] = [
-                p for p in own if (str(p.relative_to(top).as_posix()) in test) == (i == 1)
-            ]
-    return *sides, place
+    tested = {by_name[p] for p in test}
+    train = {label: [p for p in own if p not in tested] for label, own in files.items()}
+    return train, {label: [p for p in own if p in tested] for label, own in files.items()}, place
+
+
+def _written(places: list[Path], content: dict[str, Any]) -> Path:
+    """Write the split into the first place that can be written to, once for all processes."""
+    for place in places:
+        if place is places[0] and not os.access(place.parent, os.W_OK):
+            continue
+        try:
+            with locked(place.with_name(f".{place.name}.lock")):
+                if not place.is_file():
+                    write_json(place, content)
+            return place
+        except OSError as error:
+            problem = error
+    raise StreamError(f"the split can't be written to {places[-1]}: {problem}")
+
+
+def _in_cache(top: Path) -> Path:
+    place = str(top.resolve()).strip("/\\").replace("/", "-").replace("\\", "-").replace(":", "")
+    return cache_root() / "splits" / place
+
+
+def _read(place: Path) -> tuple[set[str], set[str]]:
+    try:
+        written = json.loads(place.read_text(encoding="utf-8"))
+        return {str(p) for p in written["images"]}, {str(p) for p in written["test"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StreamError(
+            f"the split {place} can't be read ({error}); delete this one file to split anew"
+        ) from error
 
 
 def _drawn(name: str, files: list[Path], share: float, seed: int) -> list[Path]:
