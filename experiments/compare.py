@@ -52,7 +52,7 @@ def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def plan(arguments: list[str]) -> list[dict[str, Any]]:
-    """Return the settings of every run, all checked before the first one starts."""
+    """Return the settings of every run, all keys checked before the first one starts."""
     own, rest = parse(arguments)
     for_methods = [a for a in rest if a.startswith("method.")]
     for_one = [a for a in rest if a.partition(".")[0] in own["methods"]]

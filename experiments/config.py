@@ -99,9 +99,10 @@ def register_configs() -> None:
 def method_schema(name: str) -> type:
     """Return a dataclass of the settings of a strategy, with its defaults."""
     fields: list[tuple[str, Any, Any]] = []
+    left_out = _NOT_METHOD_KEYS | {*find_strategy(name).fixed_keys}
     for cls in find_strategy(name).__mro__:  # a subclass's default goes before its parents'
         if "__init__" in vars(cls):
-            fields += _fields(cls.__init__, _NOT_METHOD_KEYS | {f[0] for f in fields})
+            fields += _fields(cls.__init__, left_out | {f[0] for f in fields})
         if cls is FrozenBackboneStrategy:
             break
     return _schema(name, "method", fields)

@@ -169,8 +169,13 @@ class Run:
 
     def resume(self) -> int:
         """Take up an interrupted run; return the number of tasks already done."""
+        if self.settings["overwrite"]:
+            self.folder.discard_other()
         state = self.folder.load_state()
-        if state is None or state[2]["fingerprint"] != self.backbone.fingerprint:
+        if state is None:
+            return 0
+        if state[2]["fingerprint"] != self.backbone.fingerprint:
+            print(f"{self.folder.path}: the backbone has changed, starting again", flush=True)
             self.folder.discard()
             return 0
         done, tensors, own = state

@@ -36,15 +36,22 @@ def generator(seed: int, *keys: int | str) -> torch.Generator:
 
 
 @contextmanager
-def seeded_globals(seed: int) -> Iterator[None]:
+def seeded_globals(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's, numpy's and Python's global generators inside the block, then put them back.
 
     For code that can only draw from the global state, such as image augmentations and
     the initialisers of other libraries.
+
+    :param device: a CUDA device whose generator is seeded and put back too; those of other
+        devices are never touched.
     """
+    cuda = [device] if device is not None and device.type == "cuda" else []
     python_state, numpy_state = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every device
+        for one in cuda:
+            with torch.cuda.device(one):
+                torch.cuda.manual_seed(seed)
         np.random.seed(seed % 2**32)
         random.seed(seed)
         try:

@@ -156,6 +156,22 @@ def test_compare_refuses(argument, says):
         compare.plan([argument])
 
 
+def test_keys_that_have_one_value_are_no_keys(tmp_path):
+    for method, key in (("simplecil", "train_epochs"), ("slda", "train_views"),
+                        ("aper", "train_epochs"), ("joint", "selection")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"unknown key 'method.{key}'"):
+            compose([f"method={method}", f"method.{key}=5"])
+    tosca, simple = compare.plan(["methods=[tosca,simplecil]", "method.train_epochs=5"])
+    assert tosca["method"]["train_epochs"] == 5 and "train_epochs" not in simple["method"]
+
+
+def test_the_sorted_class_order(tmp_path):
+    run = Run(settings(tmp_path, "seed=1", "class_order_seed=sorted"), None)
+    assert run.benchmark.class_order == list(range(10))
+    with pytest.raises(ValueError, match="class_order_seed='srted'"):
+        Run(settings(tmp_path, "class_order_seed=srted"), None)
+
+
 def test_a_key_for_one_method_alone():
     tosca, aper = compare.plan(["methods=[tosca,aper]", "method.lr=0.5", "aper.lr=0.1"])
     assert (tosca["method"]["lr"], aper["method"]["lr"]) == (0.5, 0.1)

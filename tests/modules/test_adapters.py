@@ -5,6 +5,7 @@ import copy
 import pytest
 import timm
 import torch
+from timm.models.vision_transformer import ResPostBlock
 
 from tests.conftest import TinyNet
 from tests.strategies.methods import TinyViT
@@ -86,6 +87,15 @@ def test_gradients_reach_the_adapters_and_not_the_transformer():
     AdaptedViT(vit, adapters)(torch.randn(2, 3, 4, 4))[:, 0].sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in adapters[0].parameters())
     assert all(p.grad is None for p in vit.parameters())
+
+
+def test_a_transformer_with_other_blocks_is_named():
+    vit = timm.models.VisionTransformer(
+        img_size=4, patch_size=2, embed_dim=8, depth=1, num_heads=2, num_classes=0,
+        block_fn=ResPostBlock,
+    )  # fmt: skip
+    with pytest.raises(BackboneError, match="plain blocks, this transformer has ResPostBlock"):
+        AdapterSet(vit)
 
 
 def test_what_is_no_vision_transformer_is_named():

@@ -7,8 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tosca_avalanche.errors import TrainingError
 from tosca_avalanche.modules import LinearHead
-from tosca_avalanche.modules.alignment import align_head, gaussian_of
+from tosca_avalanche.modules.alignment import align_head, gaussian_of, roots_of
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
@@ -81,3 +82,24 @@ def test_alignment_separates_gaussians_and_leaves_the_global_state():
         before(means), torch.arange(3)
     )
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_covariance_without_a_root_gets_a_larger_ridge():
+    """Rank one and large: single precision loses the ridge of 1e-4."""
+    v = torch.tensor([1e4, 2e4, -3e4])
+    singular = torch.outer(v, v) - 50 * torch.eye(3)
+    roots = roots_of(torch.stack([singular, torch.eye(3)]))
+    assert torch.isfinite(roots).all()
+    torch.testing.assert_close(roots[1], torch.eye(3, dtype=torch.float64), msg="left alone")
+    torch.testing.assert_close(roots[0] @ roots[0].T, singular.double(), atol=1e3, rtol=1e-3)
+    with pytest.raises(TrainingError, match="row 1 is not finite"):
+        roots_of(torch.stack([torch.eye(3), torch.full((3, 3), torch.nan)]))
+
+
+def test_an_alignment_that_diverges_is_named():
+    with pytest.raises(TrainingError, match=r"epoch \d+ of the head's alignment.*1e\+30"):
+        align_head(
+            grown(3), 1e10 * torch.eye(3), torch.eye(3).repeat(3, 1, 1), targets=torch.arange(3),
+            merge_rows=lambda q: q, epochs=20, samples=5, lr=1e30,
+            draws=torch.Generator().manual_seed(0),
+        )  # fmt: skip

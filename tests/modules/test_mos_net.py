@@ -79,11 +79,14 @@ def test_separation_loss_written_out():
 def test_training_outputs_are_those_of_the_tasks_classes():
     net, _ = net_of([[0, 1]])
     net.add_task([2, 3])
+    net.train()
     out = net.task_outputs(torch.randn(2, 3, 4, 4))
     assert out.shape == (2, 4) and (out[:, :2] < out[:, 2:].min() - 1e3).all()
     out[:, 2:].sum().backward()
     assert not net.head.weight.grad[:2].any() and net.head.weight.grad[2:].any()
     assert net.sets[1][0].up_weight.grad.any() and net.sets[0][0].up_weight.grad is None
+    amid = net.eval().task_outputs(torch.randn(2, 3, 4, 4))
+    assert amid.max() - amid.min() < 1e3, "an evaluation amid training is over all classes"
 
 
 def test_statistics_are_each_sets_own():

@@ -54,7 +54,13 @@ def test_states(tmp_path):
     done, tensors, rest = folder.load_state()
     assert (done, tensors["a"].tolist(), rest) == (2, [0, 0], {"x": 2})
     assert len(list(folder.partial.iterdir())) == 2
-    assert RunFolder(tmp_path / "seed-1", {"seed": 2}).load_state() is None
+    other = RunFolder(tmp_path / "seed-1", {**SETTINGS, "seed": 2})
+    with pytest.raises(RecordError, match=r"interrupted run of other settings, 2 tasks.*seed is 1"):
+        other.load_state()
+    folder.discard_other()
+    assert folder.load_state() is not None
+    other.discard_other()
+    assert folder.load_state() is None
     folder.discard()
     assert folder.load_state() is None
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from avalanche.core import SupervisedPlugin
 
 from tests.conftest import TinyNet, blobs
 from tests.strategies.methods import fresh, make
@@ -82,6 +83,51 @@ def test_a_restored_joint_takes_earlier_data_from_its_stream_or_says_so():
     second.model.restore(*first.model.state())
     second.train(benchmark.train_stream[1], eval_streams=[])
     assert second.model.classes == [0, 1, 2, 3]
+
+
+def test_a_restored_joint_on_a_slice_of_a_classic_stream():
+    first, second = make("joint"), make("joint")
+    first.train(classic().train_stream[:2], eval_streams=[])
+    second.model.restore(*first.model.state())
+    second.train(classic().train_stream[2:], eval_streams=[])
+    assert second.model.classes == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("method", ["ease", "mos", "finetune"])
+def test_a_net_that_was_interrupted_says_what_to_do(method):
+    benchmark = of_tasks([[0, 1], [2, 3]])
+    strategy = make(method, fresh("ease"))
+    strategy.train(benchmark.train_stream[0], eval_streams=[])
+    state = strategy.model.state()
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    strategy.backward = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        strategy.train(benchmark.train_stream[1], eval_streams=[])
+    with pytest.raises(TrainingError, match=r"task 1 was interrupted.*restore"):
+        strategy.train(benchmark.train_stream[1], eval_streams=[])
+    again = make(method, fresh("ease"))
+    again.model.restore(*state)
+    again.train(benchmark.train_stream[1], eval_streams=[])
+    assert again.model.n_tasks == 2
+
+
+@pytest.mark.parametrize("method", ["finetune", "mos"])
+def test_an_evaluation_amid_training_lets_all_classes_compete(method):
+    benchmark = of_tasks([[0, 1], [2, 3]])
+    seen = []
+
+    class Watch(SupervisedPlugin):
+        def after_eval_iteration(self, strategy, **kwargs):
+            seen.append(strategy.mb_output.detach())
+
+    strategy = make(method, fresh("ease"), plugins=[Watch()], eval_every=1)
+    strategy.train(benchmark.train_stream[0], eval_streams=[])
+    strategy.train(benchmark.train_stream[1], eval_streams=[benchmark.test_stream[:1]])
+    last = seen[-1]
+    assert last.shape[1] == 4 and (last.max(1).values - last.min(1).values < 1e3).all()
 
 
 def test_joint_has_no_choice_of_module_to_count():

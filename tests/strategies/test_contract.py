@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from avalanche.training.plugins import EvaluationPlugin
 from torch.utils.data import TensorDataset
 
 from tests.conftest import blobs
-from tests.strategies.methods import FORGET, JOINT, METHODS, fresh, make
+from tests.strategies.methods import FORGET, JOINT, METHODS, PROMPTS, fresh, make
 from tests.streams import STREAMS, classic, new_family, of_tasks
 from tosca_avalanche.plugins import AccuracyMatrixPlugin
 from tosca_avalanche.strategies import strategy_names
@@ -197,6 +199,21 @@ def test_resuming_from_a_state_is_bit_equal(method):
         second.train(experience, eval_streams=[])
     x = blobs(5, 9, 3).tensors[0]
     assert torch.equal(outputs(whole, x), outputs(second, x))
+
+
+@methods
+def test_counts_survive_a_restart_and_nets_can_be_copied(method):
+    benchmark = of_tasks([[0, 1], [2, 3]])
+    strategy = learned(method, fresh(method), benchmark)
+    model = strategy.model
+    copy.deepcopy(model)
+    second = make(method, fresh(method))
+    second.model.restore(*model.state())
+    assert second.model.images_passed == model.images_passed
+    assert second.model.images_trained == model.images_trained
+    if method in (*PROMPTS, *FORGET, "ease", "mos") and method != "joint":
+        per_epoch = 16 + 32 if method in JOINT else 32
+        assert model.images_trained == 2 * per_epoch
 
 
 @methods

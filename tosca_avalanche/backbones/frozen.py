@@ -26,7 +26,8 @@ class FrozenBackbone(nn.Module):
     :param embed_dim: d; by default ``module.embed_dim`` or ``module.num_features``, and
         where neither is there, known after the first image (:meth:`probe`).
     :param precision: "float32", or "bfloat16" or "float16" to run the backbone under
-        autocast; features come out in float32 and the fingerprint is another.
+        autocast; features come out in float32 and the fingerprint is another. Passes with
+        gradients (adapters, prompts, finetuning) and prompted ones stay in float32.
     """
 
     def __init__(

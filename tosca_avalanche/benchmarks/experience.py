@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+
+
+def warn_of_one_class(labels: list[int], experience: int) -> None:
+    """Say that a single class gives no gradient, where classes of other tasks don't compete."""
+    if len(labels) == 1:
+        warnings.warn(
+            f"experience {experience} has the single class {labels[0]} and nothing to tell it "
+            f"from: cross-entropy is 0 and trains nothing; the class is learned only as far as "
+            f"the method keeps statistics",
+            stacklevel=3,
+        )
+
+
+def whole_stream(experience: Any) -> list[Any]:
+    """Return all experiences of the stream that one comes from; it alone where it has none.
+
+    A slice of a classic stream (``train_stream[2:]``) calls itself its experiences' stream:
+    the benchmark knows the whole.
+    """
+    stream = getattr(experience, "origin_stream", None)
+    if stream is None:
+        return [experience]
+    named = getattr(getattr(stream, "benchmark", None), "streams", {})
+    return list(named.get(getattr(stream, "name", None), stream))
 
 
 def classes_of(experience: Any) -> list[int]:

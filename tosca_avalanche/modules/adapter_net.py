@@ -29,9 +29,6 @@ class AdapterPerTaskNet(IncrementalNet):
         self.width, self.seed = width, seed
         self.sets = nn.ModuleList()
         self._extractors: list[FrozenBackbone] = []
-        self._kept: list[tuple[Tensor, Tensor]] = []
-        self.adapting = False
-        """True while the newest set learns."""
 
     @property
     def extractors(self) -> list[FrozenBackbone]:
@@ -69,16 +66,6 @@ class AdapterPerTaskNet(IncrementalNet):
         name = f"adapters {len(self.sets) - 1}"
         self._extractors.append(frozen_with(self.backbone, newest, name))
         self.adapting = False
-
-    def learn(self, z: Tensor, y: Tensor) -> None:
-        """Keep features and labels [B] until the end of the task."""
-        self._kept.append((z, y))
-
-    def features_by_class(self) -> list[Tensor]:
-        """Return the kept features of each class of the newest task, and forget them."""
-        z, y = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
-        self._kept = []
-        return [z[y == label] for label in self.task_classes[-1]]
 
     def row_tasks(self) -> Tensor:
         """Return the task of each row [R]."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.models.vision_transformer import VisionTransformer
+from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
@@ -158,7 +158,7 @@ def frozen_with(backbone: FrozenBackbone, adapters: AdapterSet, name: str) -> Fr
 
 
 def checked_vit(module: nn.Module) -> VisionTransformer:
-    """Return the module if adapters can be inserted into it; else an error that names it."""
+    """Return the module if adapters or prompts can go into it; else an error that names it."""
     if not isinstance(module, VisionTransformer):
         raise BackboneError(
             f"adapters need a timm VisionTransformer, this backbone is a "
@@ -166,8 +166,9 @@ def checked_vit(module: nn.Module) -> VisionTransformer:
             f"timm name"
         )
     for block in module.blocks:
-        if not hasattr(block, "norm2"):
+        if not isinstance(block, Block):  # others norm elsewhere, or in parallel
             raise BackboneError(
-                f"adapters need blocks with norm2, this transformer has {type(block).__name__}"
+                f"adapters and prompts need timm's plain blocks, this transformer has "
+                f"{type(block).__name__}"
             )
     return module

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
+from tosca_avalanche.errors import TrainingError
 from tosca_avalanche.modules.linear_head import LinearHead
 
 RIDGE = 1e-4
@@ -27,6 +28,24 @@ def gaussian_of(z: Tensor, covariance: str = "full") -> tuple[Tensor, Tensor]:
         return mean, (centred**2).sum(dim=0) / n + RIDGE
     eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
     return mean, centred.T @ centred / n + RIDGE * eye
+
+
+def roots_of(covariances: Tensor) -> Tensor:
+    """Return the Cholesky roots [R, d, d] in double precision.
+
+    A covariance of few images is singular but for its ridge, and single precision may have
+    lost that: then the ridge is raised tenfold until there is a root.
+    """
+    covariances, ridge = covariances.double(), RIDGE
+    eye = torch.eye(covariances.shape[-1], dtype=torch.float64, device=covariances.device)
+    roots, failed = torch.linalg.cholesky_ex(covariances)
+    while failed.any() and ridge < 1e6:
+        covariances = covariances + (failed > 0).double()[:, None, None] * ridge * eye
+        roots, failed = torch.linalg.cholesky_ex(covariances)
+        ridge *= 10
+    if failed.any():
+        raise TrainingError(f"the covariance of row {int(failed.nonzero()[0])} is not finite")
+    return roots
 
 
 def align_head(
@@ -52,12 +71,12 @@ def align_head(
     :param draws: a CPU generator.
     """
     full = covariances.dim() == 3
-    roots = torch.linalg.cholesky(covariances.double()).float() if full else covariances.sqrt()
+    roots = roots_of(covariances).float() if full else covariances.sqrt()
     optimizer = SGD(head.parameters(), lr, momentum=0.9)
     schedule = CosineAnnealingLR(optimizer, T_max=epochs)
     rows, dim = means.shape
     labels = targets.repeat_interleave(samples)
-    for _ in range(epochs):
+    for epoch in range(epochs):
         noise = torch.randn(rows, samples, dim, generator=draws).to(means)
         spread = noise @ roots.mT if full else noise * roots.unsqueeze(1)
         z = (means.unsqueeze(1) + spread).flatten(0, 1)
@@ -65,6 +84,12 @@ def align_head(
         with torch.enable_grad():
             for part in order.split(samples):
                 optimizer.zero_grad()
-                F.cross_entropy(merge_rows(head(z[part])), labels[part]).backward()
+                loss = F.cross_entropy(merge_rows(head(z[part])), labels[part])
+                if not torch.isfinite(loss):
+                    raise TrainingError(
+                        f"the loss became {loss.item()} in epoch {epoch} of the head's alignment: "
+                        f"lower its learning rate ({lr})"
+                    )
+                loss.backward()
                 optimizer.step()
         schedule.step()

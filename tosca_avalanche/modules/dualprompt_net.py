@@ -57,7 +57,6 @@ class DualPromptNet(PromptNet):
         self.experts, self.keys = nn.ParameterList(), nn.ParameterList()
         for i in range(pool if isinstance(pool, int) else 0):
             self._add(i)
-        self._pulled: Tensor | None = None
 
     def _drawn(self, blocks: int, *name: int | str) -> Tensor:
         d = self.backbone.embed_dim

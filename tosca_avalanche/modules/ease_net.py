@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
 from tosca_avalanche.modules.adapter_net import AdapterPerTaskNet
+from tosca_avalanche.modules.class_means import ClassMeans
 from tosca_avalanche.modules.cosine_head import CosineHead
 from tosca_avalanche.seeding import generator
 
@@ -32,7 +33,8 @@ class EASENet(AdapterPerTaskNet):
         super().__init__(backbone, width=width, seed=seed)
         self.alpha = alpha
         self.proxy: CosineHead | None = None
-        self._weighted: Tensor | None = None
+        self._weighted: tuple[Any, Tensor] | None = None
+        self._means: ClassMeans | None = None
 
     def build(self, dim: int) -> None:
         """Nothing is shared by the tasks."""
@@ -58,10 +60,16 @@ class EASENet(AdapterPerTaskNet):
 
     def end_task(self) -> None:
         """Turn the kept features into the prototypes of the task's classes."""
+        assert self._means is not None
         own = getattr(self, f"prototypes_{self.n_tasks - 1}")
-        for row, z in zip(own, self.features_by_class(), strict=True):
-            row.copy_(z.double().mean(dim=0).reshape(row.shape))
-        self._weighted = None
+        own.copy_(self._means.mean(self.task_classes[-1]).reshape(own.shape))
+        self._means = None
+
+    def learn(self, z: Tensor, y: Tensor) -> None:
+        """Add features [B, (t + 1) d] and labels [B] of the newest task to its class means."""
+        if self._means is None:
+            self._means = ClassMeans(z.shape[1])
+        self._means.update(z, y)
 
     @property
     def real_prototypes(self) -> list[Tensor]:
@@ -72,12 +80,18 @@ class EASENet(AdapterPerTaskNet):
         """Return outputs [B, width] for features z [B, T d] of all subspaces."""
         if not self.n_tasks:
             return self.to_outputs(z)
-        if self._weighted is None:
-            prototypes = F.normalize(complement(self.real_prototypes), dim=-1)
-            weights = reweighting(self.row_tasks(), self.n_tasks, self.alpha)
-            self._weighted = (prototypes * weights.unsqueeze(-1)).flatten(1)
         f = F.normalize(z.reshape(len(z), self.n_tasks, -1), dim=-1)
-        return self.to_outputs(self.merge_rows(F.linear(f.flatten(1), self._weighted)))
+        return self.to_outputs(self.merge_rows(F.linear(f.flatten(1), self.weighted_prototypes())))
+
+    def weighted_prototypes(self) -> Tensor:
+        """Return the normalised prototypes times their weights [R, T d]; made once per task."""
+        real = self.real_prototypes
+        mark = [(p.data_ptr(), p._version, p.device) for p in real]
+        if self._weighted is None or self._weighted[0] != mark:
+            prototypes = F.normalize(complement(real), dim=-1)
+            weights = reweighting(self.row_tasks(), self.n_tasks, self.alpha)
+            self._weighted = mark, (prototypes * weights.unsqueeze(-1)).flatten(1)
+        return self._weighted[1]
 
     def take_shape(self, rest: dict[str, Any]) -> None:
         """Drop the proxy head, as the saved net had."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from torch import Tensor
 
@@ -25,8 +26,6 @@ class FinetuneNet(IncrementalNet):
         super().__init__(backbone)
         self.network = copy.deepcopy(backbone.module).requires_grad_(True)
         self.seed = seed
-        self.adapting = False
-        """True while a task is learned."""
         self.statistics_from: list[FrozenBackbone] = []
         self.images_tested = self._steps = 0
 
@@ -43,7 +42,7 @@ class FinetuneNet(IncrementalNet):
     @property
     def images_passed(self) -> int:
         """Images passed through the trained transformer for answers."""
-        return self.images_tested
+        return self.passed_before + self.images_tested
 
     def features(self, x: Tensor) -> Tensor:
         """Return the features [B, d] of images, from the transformer as it is now."""
@@ -64,13 +63,18 @@ class FinetuneNet(IncrementalNet):
         self.adapting, self._steps = True, 0
 
     def task_outputs(self, x: Tensor) -> Tensor:
-        """Return outputs [B, width] over the newest task's classes for its images."""
+        """Return outputs [B, width] over the newest task's classes for its images.
+
+        In evaluation mode, amid training, over all seen classes.
+        """
+        if not self.training:
+            return self.classify(self.features(x))
         # a transformer with dropout draws from the global state, which is nobody's here
-        with seeded_globals(derive_seed(self.seed, "forward", self.n_tasks, self._steps)):
+        seed = derive_seed(self.seed, "forward", self.n_tasks, self._steps)
+        with seeded_globals(seed, x.device):
             z = self.features(x)
-        if self.training:
-            self.images_trained += len(x)
-            self._steps += 1
+        self.images_trained += len(x)
+        self._steps += 1
         return self.task_to_outputs(self.head(z)[:, -len(self.task_classes[-1]) :])
 
     def finish_adapting(self) -> None:
@@ -81,7 +85,6 @@ class FinetuneNet(IncrementalNet):
         """Return outputs [B, width] over all seen classes for features z [B, d]."""
         return self.to_outputs(self.merge_rows(self.head(z)) if self.n_tasks else z)
 
-    def restore(self, tensors: dict[str, Tensor], rest: dict) -> None:
-        """Take back what :meth:`state` gave."""
-        super().restore(tensors, rest)
+    def take_shape(self, rest: dict[str, Any]) -> None:
+        """The saved net was between tasks."""
         self.adapting = False

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
+from tosca_avalanche.errors import TrainingError
 
 # How far below an image's lowest seen logit an unseen class is put: its softmax
 # underflows to exactly 0, and a loss on it stays finite.
@@ -28,12 +29,18 @@ class IncrementalNet(nn.Module):
     task) and ``classify``.
     """
 
+    _restoring = False
+
     def __init__(self, backbone: FrozenBackbone) -> None:
         super().__init__()
         self.backbone = backbone
         self.task_classes: list[list[int]] = []
         self.classes: list[int] = []
         """Labels seen, in the order in which they came."""
+        self.adapting = False
+        """True while something in front of the features learns: mid-task, not between tasks."""
+        self.passed_before = 0
+        """Images passed before this net was restored."""
         self.images_trained = 0
         """Images passed so far through a transformer that was learning, in all epochs."""
         self.last_modules: Tensor | None = None
@@ -67,7 +74,8 @@ class IncrementalNet(nn.Module):
     @property
     def images_passed(self) -> int:
         """Images passed so far through all frozen transformers, repeated ones counted again."""
-        return sum(e.images_passed for e in {id(e): e for e in self.backbones()}.values())
+        own = {id(e): e for e in self.backbones()}.values()
+        return self.passed_before + sum(e.images_passed for e in own)
 
     def backbones(self) -> list[FrozenBackbone]:
         """Return every frozen transformer of the net: the plain one and the extractors."""
@@ -97,6 +105,12 @@ class IncrementalNet(nn.Module):
             raise ValueError(
                 f"class label {bad} is outside 0..{MAX_LABEL}: outputs have one column per label; "
                 f"map your labels to 0..C-1 first"
+            )
+        if self.adapting and self.n_tasks and not self._restoring:
+            raise TrainingError(
+                f"task {self.n_tasks - 1} was interrupted in training and is half learned: make a "
+                f"new net, restore() the state() that was kept after the task before, and train "
+                f"it again"
             )
         if not self.task_classes:
             self.build(self.backbone.embed_dim)
@@ -167,7 +181,8 @@ class IncrementalNet(nn.Module):
             for k, v in self.state_dict().items()
             if not k.startswith("backbone.")
         }
-        return tensors, {"task_classes": self.task_classes}
+        passes = {"passed": self.images_passed, "trained": self.images_trained}
+        return tensors, {"task_classes": [[*own] for own in self.task_classes], "passes": passes}
 
     def take_shape(self, rest: dict[str, Any]) -> None:
         """Bring a net with its tasks added into the shape of the saved one; nothing by default."""
@@ -176,13 +191,17 @@ class IncrementalNet(nn.Module):
         """Take back what :meth:`state` gave; the net must be new, with the same settings."""
         if self.n_tasks:
             raise ValueError(f"restore needs a new net; this one has learned {self.n_tasks} tasks")
+        self._restoring = True
         for labels in rest["task_classes"]:
             self.add_task(labels)
         self.take_shape(rest)
+        self._restoring = False
         own = {k: v for k, v in self.state_dict().items() if not k.startswith("backbone.")}
         if own.keys() != tensors.keys() or any(own[k].shape != tensors[k].shape for k in own):
             raise ValueError("the saved state has other tensors than this net: settings differ")
         self.load_state_dict(tensors, strict=False)
+        self.passed_before = rest["passes"]["passed"]
+        self.images_trained = rest["passes"]["trained"]
 
 
 def unseen_floor(logits: Tensor) -> Tensor:

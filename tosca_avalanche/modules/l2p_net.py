@@ -59,7 +59,6 @@ class L2PNet(PromptNet):
         values = torch.empty(pool, length, d).uniform_(low, high, generator=draws)
         keys = torch.empty(pool, d).uniform_(low, high, generator=draws)
         self.prompts, self.keys = nn.Parameter(values), nn.Parameter(keys)
-        self._pulled: Tensor | None = None
 
     @property
     def pool_size(self) -> int:

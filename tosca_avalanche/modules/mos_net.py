@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,7 +72,9 @@ class MOSNet(AdapterPerTaskNet):
         self.merging, self.separation, self.covariance = merge, separation, covariance
         self.align_epochs, self.align_samples = align_epochs, align_samples
         self.align_lr = align_lr
+        self._kept: list[tuple[Tensor, Tensor]] = []
         self._batch: Tensor | None = None
+        self._earlier: list[Tensor] | None = None
 
     def build(self, dim: int) -> None:
         """Make the head and room for statistics."""
@@ -90,7 +93,7 @@ class MOSNet(AdapterPerTaskNet):
 
     def grow(self, labels: list[int]) -> None:
         """Add a set, head rows, and room for statistics."""
-        t = self.n_tasks
+        t, self._earlier = self.n_tasks, None
         super().grow(labels)
         self.head.requires_grad_(True)
         self.head.grow(len(labels), generator(self.seed, "head", t))
@@ -99,8 +102,13 @@ class MOSNet(AdapterPerTaskNet):
             setattr(self, name, torch.cat([old, old.new_zeros(len(labels), *old.shape[1:])]))
 
     def task_outputs(self, x: Tensor) -> Tensor:
-        """Return outputs [B, width] over the newest task's classes for its images."""
+        """Return outputs [B, width] over the newest task's classes for its images.
+
+        In evaluation mode, amid training, over all seen classes under the newest set.
+        """
         self._batch = self.adapted_features(x)
+        if not self.training:
+            return self.to_outputs(self.merge_rows(self.head(self._batch)))
         return self.task_to_outputs(self.head(self._batch)[:, -len(self.task_classes[-1]) :])
 
     def separation_loss(self) -> Tensor:
@@ -114,13 +122,26 @@ class MOSNet(AdapterPerTaskNet):
         target = torch.arange(len(rows), device=rows.device)
         return self.separation * F.cross_entropy(rows @ rows.T / 0.8, target)
 
+    def learn(self, z: Tensor, y: Tensor) -> None:
+        """Keep features and labels [B] until the end of the task."""
+        self._kept.append((z, y))
+
+    def features_by_class(self) -> list[Tensor]:
+        """Return the kept features of each class of the newest task, and forget them."""
+        z, y = (torch.cat(parts) for parts in zip(*self._kept, strict=True))
+        self._kept = []
+        return [z[y == label] for label in self.task_classes[-1]]
+
     @torch.no_grad()
     def merge(self) -> None:
         """Pull the newest set to the mean of the earlier ones: w <- 0.9 w + 0.1 mean."""
         if self.merging == "none" or len(self.sets) < 2:
             return
-        for current, *earlier in zip(*(s.parameters() for s in reversed(self.sets)), strict=True):
-            current.mul_(0.9).add_(torch.stack(earlier).mean(dim=0), alpha=0.1)
+        if self._earlier is None:  # frozen: their mean is the same for the whole task
+            each = zip(*(s.parameters() for s in self.sets[:-1]), strict=True)
+            self._earlier = [torch.stack(p).mean(dim=0) for p in each]
+        for current, mean in zip(self.sets[-1].parameters(), self._earlier, strict=True):
+            current.mul_(0.9).add_(mean, alpha=0.1)
 
     @property
     def statistics_from(self) -> list[FrozenBackbone]:
@@ -159,9 +180,13 @@ class MOSNet(AdapterPerTaskNet):
         f = z.reshape(len(z), self.n_tasks, -1)
         cosines = F.linear(F.normalize(f[:, 0], dim=-1), F.normalize(self.anchors, dim=-1))
         logits, self.last_modules = refine(f, cosines, self.head, self.row_tasks())
-        own = self.merge_rows(logits).softmax(dim=1)
-        first = (self.n_tasks * self.merge_rows(cosines)).softmax(dim=1)
-        return self.to_outputs((own + first).log())
+        own = self.merge_rows(logits).log_softmax(dim=1)
+        first = (self.n_tasks * self.merge_rows(cosines)).log_softmax(dim=1)
+        return self.to_outputs(torch.logaddexp(own, first))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the last batch behind: torch can't copy a tensor of a graph."""
+        return {**self.__dict__, "_batch": None, "_earlier": None}
 
 
 def refine(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,6 +30,7 @@ class PromptNet(IncrementalNet):
         super().__init__(backbone)
         self.head_init, self.seed = head_init, seed
         self.images_prompted = 0
+        self._pulled: Tensor | None = None
         self.last_prompts: Tensor | None = None
         """Prompts chosen for each image of the last evaluated batch [B, k]."""
 
@@ -79,6 +82,10 @@ class PromptNet(IncrementalNet):
             return self.task_to_outputs(logits[:, -len(self.task_classes[-1]) :])
         self.images_prompted += len(x)
         return self.to_outputs(self.merge_rows(self.head(self.prompted(x, query))))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the last batch behind: torch can't copy a tensor of a graph."""
+        return {**self.__dict__, "_pulled": None}
 
 
 def match(query: Tensor, keys: Tensor, k: int, batchwise: bool = False) -> tuple[Tensor, Tensor]:

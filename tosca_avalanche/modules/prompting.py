@@ -110,4 +110,6 @@ def with_tokens(vit: VisionTransformer, x: Tensor, prompts: Tensor, layout: str)
         prompts = prompts + vit.pos_embed[:, :1]
     tokens = torch.cat([tokens[:, :start], prompts, tokens[:, start:]], dim=1)
     tokens = vit.norm(vit.blocks(vit.norm_pre(tokens)))
-    return tokens[:, start : start + prompts.shape[1]]
+    # models that pool patches have their last norm behind the pooling
+    out: Tensor = vit.fc_norm(tokens[:, start : start + prompts.shape[1]])
+    return out

@@ -52,7 +52,7 @@ class RanPACNet(FirstTaskNet):
         self.ridge = 1.0 if ridge is None else ridge
         self._task_z: list[Tensor] = []
         self._task_y: list[Tensor] = []
-        self._weights: Tensor | None = None
+        self._weights: tuple[list[Any], Tensor] | None = None
 
     def build(self, dim: int) -> None:
         """Make the projection."""
@@ -61,7 +61,6 @@ class RanPACNet(FirstTaskNet):
     def grow(self, labels: list[int]) -> None:
         """Make room for classes that were not seen before."""
         self.statistics.grow(len(set(labels) - set(self.classes)))
-        self._weights = None
 
     def learn(self, z: Tensor, y: Tensor) -> None:
         """Add features [B, d] with labels [B]; kept until the end of the task for the ridge."""
@@ -70,7 +69,6 @@ class RanPACNet(FirstTaskNet):
         if self.fixed_ridge is None:
             self._task_z.append(z)
             self._task_y.append(index)
-        self._weights = None
 
     def end_task(self) -> None:
         """Choose the ridge on this task's own features, then forget them."""
@@ -84,21 +82,23 @@ class RanPACNet(FirstTaskNet):
             order = order.to(z.device)
             h, y = self.statistics.project(z[order]), F.one_hot(index[order], len(self.classes))
             self.ridge = choose_ridge(h[:n], y[:n], h[n:], y[n:])
-        self._weights = None
 
     @torch.no_grad()
     def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:
         """Return outputs [B, width] for features z [B, d]."""
         if not self.n_tasks:
             return self.to_outputs(z)
-        if self._weights is None:
-            if self._task_z:  # statistics are not complete: scores in training mean nothing yet
-                return self.to_outputs(z.new_zeros(len(z), len(self.classes)))
-            self._weights = self.statistics.solve(self.ridge)
+        if self._task_z:  # statistics are not complete: scores in training mean nothing yet
+            return self.to_outputs(z.new_zeros(len(z), len(self.classes)))
+        sums = (self.statistics.G, self.statistics.Q)
+        mark = [self.ridge, *((s.data_ptr(), s._version, s.device) for s in sums)]
+        if self._weights is None or self._weights[0] != mark:
+            self._weights = mark, self.statistics.solve(self.ridge)
+        weights = self._weights[1]
         h = self.statistics.project(z)
         if self.scores == "cosine":
-            return self.to_outputs(F.normalize(h) @ F.normalize(self._weights, dim=0))
-        return self.to_outputs(h @ self._weights)
+            return self.to_outputs(F.normalize(h) @ F.normalize(weights, dim=0))
+        return self.to_outputs(h @ weights)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what was learned, the ridge strength included."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from avalanche.core import SupervisedPlugin
 
-from tosca_avalanche.benchmarks.experience import classes_of
+from tosca_avalanche.benchmarks.experience import classes_of, warn_of_one_class
 from tosca_avalanche.features import feature_batches
 from tosca_avalanche.modules import ClassMeans, ToscaNet
 
@@ -46,12 +45,8 @@ class LuCAPlugin(SupervisedPlugin):
         """Add the module: this hook precedes the optimiser of the experience."""
         net = _tosca_net(strategy)
         labels = classes_of(strategy.experience)
-        if len(labels) == 1 and (net.n_tasks == 0 or net.ce_scope == "task"):
-            warnings.warn(
-                f"experience {net.n_tasks} has the single class {labels[0]} and nothing to tell it "
-                f"from: cross-entropy is 0 and trains nothing; its prototype is still made",
-                stacklevel=2,
-            )
+        if net.n_tasks == 0 or net.ce_scope == "task":
+            warn_of_one_class(labels, net.n_tasks)
         net.backbone.probe(strategy.experience.dataset.eval()[0][0])
         net.add_task(labels)
         if net.head_init == "prototype":

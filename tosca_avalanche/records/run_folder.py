@@ -63,12 +63,20 @@ class RunFolder:
                 old.unlink()
 
     def load_state(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-        """Return (tasks done, tensors, rest) of an interrupted run of these settings, if any."""
+        """Return (tasks done, tensors, rest) of an interrupted run of these settings, if any.
+
+        :raises RecordError: an interrupted run of other settings is there, with what differs.
+        """
         if not (self.partial / "state.json").is_file():
             return None
         state = read_json(self.partial / "state.json")
-        if state["settings"] != self.settings:
-            return None
+        differing = _differences(state["settings"], self.settings)
+        if differing:
+            raise RecordError(
+                f"{self.partial} holds an interrupted run of other settings, {state['done']} tasks "
+                f"done: {'; '.join(differing[:5])}. Choose another results_root or label, or pass "
+                f"overwrite=true to give it up"
+            )
         return state["done"], load_file(self.partial / state["tensors"]), state["rest"]
 
     def finish(
@@ -87,6 +95,13 @@ class RunFolder:
             os.replace(self.path, replaced)
         os.replace(staging, self.path)
         shutil.rmtree(self.partial)
+
+    def discard_other(self) -> None:
+        """Forget an interrupted run of other settings; keep one of these."""
+        try:
+            self.load_state()
+        except RecordError:
+            self.discard()
 
     def discard(self) -> None:
         """Forget an interrupted run."""

@@ -59,6 +59,9 @@ class FrozenBackboneStrategy(FeatureLoading, SupervisedTemplate):
     :param seed: seed of shuffling, augmentation and initial values.
     """
 
+    fixed_keys: tuple[str, ...] = ()
+    """Keywords that have one meaningful value here: configurations leave them out."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.__init__ = _model_by_position(cls.__init__)  # type: ignore[method-assign]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,7 @@ class FeatureCache:
 
     def get(
         self,
-        backbone: FrozenBackbone,
+        backbone: FrozenBackbone | Sequence[FrozenBackbone],
         dataset: Any,
         *,
         view: int | None = None,
@@ -73,13 +74,16 @@ class FeatureCache:
     ) -> FeatureData | None:
         """Return the features of a data set; None, and once a warning, where that isn't safe.
 
+        :param backbone: one, or several whose features are put side by side.
         :param view: None for a deterministic transform; v for the v-th random view of each
             image, seeded by the image's content and v alone.
         """
-        if not len(dataset):
+        backbones = [backbone] if isinstance(backbone, FrozenBackbone) else list(backbone)
+        if not len(dataset) or not backbones:
             return None
         ends = _ends(dataset)
-        backbone.probe(ends[0][0])
+        for one in backbones:
+            one.probe(ends[0][0])
         labels = self._labels(dataset, ends)
         plan = self._plan(dataset, ends, random=view is not None)
         if labels is None or plan is None:
@@ -89,22 +93,25 @@ class FeatureCache:
                 "the evaluation transform of this benchmark is random: features are not cached, "
                 "every image passes through the backbone each time"
             )
-        name = "eval" if view is None else f"view-{view}"
-        space = self.store.space(
-            backbone=backbone.name,
-            fingerprint=backbone.fingerprint,
-            transform=plan.transform,
-            view=name,
-            dim=backbone.embed_dim,
-        )
         source = dataset
         if view is not None:
             seeds = [int.from_bytes(key[:7], "big") for key in plan.keys]
             source = SeededViews(dataset, VIEW_SEED, view, seeds)
-        z = stored_features(
-            backbone, source, plan.keys, space, batch_size=batch_size, num_workers=num_workers
-        )
-        return FeatureData(z, *labels)
+        parts = []
+        for one in backbones:
+            space = self.store.space(
+                backbone=one.name,
+                fingerprint=one.fingerprint,
+                transform=plan.transform,
+                view="eval" if view is None else f"view-{view}",
+                dim=one.embed_dim,
+            )
+            parts.append(
+                stored_features(
+                    one, source, plan.keys, space, batch_size=batch_size, num_workers=num_workers
+                )
+            )
+        return FeatureData(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1), *labels)
 
     def _labels(self, dataset: Any, ends: dict[int, Any]) -> tuple[Tensor, Tensor | None] | None:
         """Return targets and task labels as the items have them, without reading the images."""

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from tosca_avalanche.backbones import load_backbone
+from tosca_avalanche.benchmarks.experience import whole_stream
 from tosca_avalanche.modules import CODAPromptNet
 from tosca_avalanche.strategies.prompting import PromptStrategy
 from tosca_avalanche.strategies.registry import register
@@ -65,8 +66,7 @@ class CODAPromptStrategy(PromptStrategy):
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Share the components among the stream's tasks, before its first one."""
         if self.components is None and not self.model.n_tasks:
-            tasks = len(getattr(self.experience, "origin_stream", None) or [None])
-            self.model.components = max(1, COMPONENTS // tasks)
+            self.model.components = max(1, COMPONENTS // len(whole_stream(self.experience)))
         super().check_model_and_optimizer(**kwargs)
 
     def default_scheduler(self, optimizer: Optimizer, epochs: int) -> LRScheduler:

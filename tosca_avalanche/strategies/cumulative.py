@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tosca_avalanche.benchmarks.experience import classes_of
+from tosca_avalanche.benchmarks.experience import classes_of, whole_stream
 from tosca_avalanche.errors import TrainingError
 
 
@@ -35,7 +35,10 @@ class Cumulative:
         if not self.seen and self.model.n_tasks:
             self.seen = self._earlier()
         self.seen.append(self.experience)
-        self.model = self._copy_of(self._new)
+        self.model, last = self._copy_of(self._new), self.model
+        for counter in ("passed_before", "images_trained", "images_tested"):
+            if hasattr(last, counter):
+                setattr(self.model, counter, getattr(last, counter))
         whole = self.seen[0].dataset
         for experience in self.seen[1:]:
             whole = whole.concat(experience.dataset)
@@ -52,7 +55,7 @@ class Cumulative:
     def _earlier(self) -> list[Any]:
         """Return the experiences that a restored net was trained on."""
         here = self.experience
-        earlier = [e for e in here.origin_stream if e.current_experience < here.current_experience]
+        earlier = [e for e in whole_stream(here) if e.current_experience < here.current_experience]
         classes = sorted({c for e in earlier for c in classes_of(e)})
         if classes != sorted(self.model.classes):
             raise TrainingError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from avalanche.benchmarks.utils.data_loader import collate_from_data_or_kwargs
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -99,23 +98,13 @@ class FeatureLoading:
         """
         if self.cache is None:
             return None
-        parts = []
-        for extractor in extractors or self.model.extractors:
-            part = self.cache.get(
-                extractor,
-                dataset,
-                view=view,
-                batch_size=self.eval_mb_size,
-                num_workers=num_workers,
-            )
-            if part is None:
-                return None
-            parts.append(part)
-        if not parts:
-            return None  # nothing is frozen
-        if len(parts) == 1:
-            return parts[0]
-        return FeatureData(torch.cat([p.z for p in parts], dim=1), parts[0].y, parts[0].t)
+        return self.cache.get(
+            extractors or self.model.extractors,
+            dataset,
+            view=view,
+            batch_size=self.eval_mb_size,
+            num_workers=num_workers,
+        )
 
     def feature_batches(
         self, dataset: Any, extractors: Sequence[FrozenBackbone] | None = None
@@ -159,6 +148,10 @@ class FeatureLoading:
     def eval_features(self, num_workers: int) -> FeatureData | None:
         """Return the features that an evaluation works on; None for one that needs images."""
         return self.features(self.adapted_dataset, num_workers=num_workers)
+
+    def _train_cleanup(self) -> None:
+        super()._train_cleanup()  # type: ignore[misc]
+        self._views = self._order = None  # or the task's images would stay in memory
 
     def _save_train_state(self) -> dict[str, Any]:
         return {**super()._save_train_state(), "on_features": self._on_features}

@@ -15,3 +15,5 @@ class JointStrategy(Cumulative, TOSCAStrategy):
     so do 20 epochs of the authors' settings: statistics of second order (SLDA, RanPAC) can
     lie above. The ceiling for all methods is :class:`JointFinetuneStrategy`.
     """
+
+    fixed_keys = ("selection",)  # of one module there is no choice

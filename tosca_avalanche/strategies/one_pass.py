@@ -18,6 +18,7 @@ class OnePassStrategy(FrozenBackboneStrategy):
     the statistics so far.
     """
 
+    fixed_keys = ("train_epochs", "train_views")
     # settings of training that a method without training has no use for
     meaningless: tuple[str, ...] = ("optimizer", "scheduler", "train_views")
 
