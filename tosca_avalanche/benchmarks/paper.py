@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from avalanche.benchmarks import CLScenario
@@ -20,13 +21,13 @@ from tosca_avalanche.files import cache_root, locked
 
 _KEYS = """
 
-    :param root: the folder, or a tar of it.
-    :param transforms: of the backbone; the paper's by default.
-    :param increment: classes of each task; a remainder makes a smaller last one.
-    :param init_classes: classes of the first task, where it differs.
-    :param class_order_seed: seed of the class order; None for the order of the class ids.
-    :raises StreamError: a missing or misplaced folder, with the expected tree.
-    """
+:param root: the folder, or a tar of it.
+:param transforms: of the backbone; the paper's by default.
+:param increment: classes of each task; a remainder makes a smaller last one.
+:param init_classes: classes of the first task, where it differs.
+:param class_order_seed: seed of the class order; None for the order of the class ids.
+:raises StreamError: a missing or misplaced folder, with the expected tree.
+"""
 
 
 @register_stream("cifar100")
@@ -39,7 +40,7 @@ def cifar100(
     class_order_seed: int | None = 1993,
     download: bool = True,
 ) -> CLScenario:
-    """Return CIFAR-100, B0-Inc5, through torchvision (fetched if missing and ``download``)."""
+    """Return CIFAR-100, B0-Inc5, through torchvision, fetched if missing and ``download``."""
     parts, top = [], Path(root).expanduser()
     try:
         with locked(cache_root() / "cifar100.lock"):  # two processes must not fetch into one file
@@ -57,115 +58,73 @@ def cifar100(
     )  # fmt: skip
 
 
-@register_stream("cub200")
-def cub200(
-    root: str,
-    transforms: Transforms | None = None,
-    *,
-    increment: int = 10,
-    init_classes: int | None = None,
-    class_order_seed: int | None = 1993,
-) -> CLScenario:
+def _folder_stream(name: str, doc: str) -> Callable[..., CLScenario]:
+    """Make and register the stream of a data set that is a folder."""
+    published = PUBLISHED[name].increment
+
+    def stream(
+        root: str,
+        transforms: Transforms | None = None,
+        *,
+        increment: int = published,
+        init_classes: int | None = None,
+        class_order_seed: int | None = 1993,
+    ) -> CLScenario:
+        tree = paper_tree(name, root)
+        benchmark = class_incremental(
+            tree.images("train"), tree.images("test"), tree.classes, transforms, increment,
+            init_classes, class_order_seed,
+        )  # fmt: skip
+        benchmark.split = tree.split
+        return benchmark
+
+    stream.__name__ = stream.__qualname__ = name
+    stream.__doc__ = doc + _KEYS
+    return register_stream(name)(stream)
+
+
+cifar100.__doc__ = (cifar100.__doc__ or "") + _KEYS
+cub200 = _folder_stream(
+    "cub200",
     """Return CUB-200, B0-Inc10.
 
-    From train and test folders (the toolboxes' split: 9,430 / 2,358), or from the original
-    archive with its official split (5,994 / 5,788): numbers of the two differ.
-    """
-    return _stream("cub200", root, transforms, increment, init_classes, class_order_seed)
-
-
-@register_stream("imagenet_r")
-def imagenet_r(
-    root: str,
-    transforms: Transforms | None = None,
-    *,
-    increment: int = 20,
-    init_classes: int | None = None,
-    class_order_seed: int | None = 1993,
-    split_seed: int = 0,
-) -> CLScenario:
+From train and test folders (the toolboxes' split: 9,430 / 2,358), or from the original
+archive with its official split (5,994 / 5,788): numbers of the two differ.""",
+)
+imagenet_r = _folder_stream(
+    "imagenet_r",
     """Return ImageNet-R, B0-Inc20.
 
-    From train and test folders (24,000 / 6,000), or from one folder of wnids with a seeded
-    80/20 split of ours that is written down.
-    """
-    return _stream(
-        "imagenet_r", root, transforms, increment, init_classes, class_order_seed, split_seed
-    )
+From train and test folders (24,000 / 6,000), or from one folder of wnids with a seeded
+80/20 split of ours that is written down.""",
+)
+imagenet_a = _folder_stream(
+    "imagenet_a",
+    """Return ImageNet-A, B0-Inc20.
 
+From train and test folders (5,981 / 1,519), or from one folder of wnids with a seeded
+80/20 split of ours that is written down.""",
+)
+omnibenchmark = _folder_stream(
+    "omnibenchmark", "Return OmniBenchmark, 300 classes, B0-Inc30, from train and test folders."
+)
+vtab = _folder_stream(
+    "vtab",
+    """Return VTAB, 5 domains of 10 classes, B0-Inc10, from train and test folders.
 
-@register_stream("imagenet_a")
-def imagenet_a(
-    root: str,
-    transforms: Transforms | None = None,
-    *,
-    increment: int = 20,
-    init_classes: int | None = None,
-    class_order_seed: int | None = 1993,
-    split_seed: int = 0,
-) -> CLScenario:
-    """Return ImageNet-A, B0-Inc20; layouts as :func:`imagenet_r` (5,981 / 1,519)."""
-    return _stream(
-        "imagenet_a", root, transforms, increment, init_classes, class_order_seed, split_seed
-    )
-
-
-@register_stream("omnibenchmark")
-def omnibenchmark(
-    root: str,
-    transforms: Transforms | None = None,
-    *,
-    increment: int = 30,
-    init_classes: int | None = None,
-    class_order_seed: int | None = 1993,
-) -> CLScenario:
-    """Return OmniBenchmark, 300 classes, B0-Inc30."""
-    return _stream("omnibenchmark", root, transforms, increment, init_classes, class_order_seed)
-
-
-@register_stream("vtab")
-def vtab(
-    root: str,
-    transforms: Transforms | None = None,
-    *,
-    increment: int = 10,
-    init_classes: int | None = None,
-    class_order_seed: int | None = 1993,
-) -> CLScenario:
-    """Return VTAB, 5 domains of 10 classes, B0-Inc10.
-
-    The permuted classes of the TOSCA paper; EASE, MOS and APER take the domains one after
-    another, which is ``class_order_seed=None``. Their numbers are not comparable.
-    """
-    return _stream("vtab", root, transforms, increment, init_classes, class_order_seed)
-
-
-@register_stream("eurosat")
-def eurosat(
-    root: str,
-    transforms: Transforms | None = None,
-    *,
-    increment: int = 2,
-    init_classes: int | None = None,
-    class_order_seed: int | None = 1993,
-    split_seed: int = 0,
-) -> CLScenario:
+The permuted classes of the TOSCA paper; EASE, MOS and APER take the domains one after
+another, which is ``class_order_seed=None``. Their numbers are not comparable.""",
+)
+eurosat = _folder_stream(
+    "eurosat",
     """Return EuroSAT, 10 classes, B0-Inc2.
 
-    There is no official split: from one folder (torchvision's ``2750``) comes a seeded
-    80/20 split of ours that is written down.
-    """
-    return _stream(
-        "eurosat", root, transforms, increment, init_classes, class_order_seed, split_seed
-    )
+There is no official split: from one folder (torchvision's ``2750``) comes a seeded 80/20
+split of ours that is written down.""",
+)
 
 
-SEVEN = (cifar100, cub200, imagenet_r, imagenet_a, omnibenchmark, vtab, eurosat)
-for _function in SEVEN:
-    _function.__doc__ = f"{(_function.__doc__ or '').rstrip()}{_KEYS}"
-
-
-def paper_tree(name: str, root: str, split_seed: int = 0) -> ImageTree:
+def paper_tree(name: str, root: str) -> ImageTree:
     """Return the files of one of the data sets that are folders.
 
     :raises StreamError: a missing or misplaced folder, or another number of classes.
@@ -189,7 +148,7 @@ def paper_tree(name: str, root: str, split_seed: int = 0) -> ImageTree:
     if name == "eurosat":
         top = next((p for p in (top / "eurosat" / "2750", top / "2750") if p.is_dir()), top)
     ours = "one-folder" if name in ("imagenet_r", "imagenet_a", "eurosat") else "never"
-    tree = read_tree(top, layout=known.hint, split_seed=split_seed, split=ours, accept=accept)
+    tree = read_tree(top, layout=known.hint, split=ours, accept=accept)
     total = tree.count("train") + tree.count("test")
     if tree.split != "folders" and total != TOTALS[name]:
         warnings.warn(
@@ -232,24 +191,6 @@ def cub_archive(top: Path) -> ImageTree | None:
         side.setdefault(label, []).append(file)
     classes = [tables["classes"][i].strip() for i in sorted(tables["classes"], key=int)]
     return ImageTree(classes, sides["1"], sides["0"], "official")
-
-
-def _stream(
-    name: str,
-    root: str,
-    transforms: Transforms | None,
-    increment: int,
-    init_classes: int | None,
-    class_order_seed: int | None,
-    split_seed: int = 0,
-) -> CLScenario:
-    tree = paper_tree(name, root, split_seed)
-    benchmark = class_incremental(
-        tree.images("train"), tree.images("test"), tree.classes, transforms, increment,
-        init_classes, class_order_seed,
-    )  # fmt: skip
-    benchmark.split = tree.split
-    return benchmark
 
 
 def _as_is(image: object) -> object:

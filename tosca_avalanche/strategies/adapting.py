@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
-from tosca_avalanche.benchmarks.experience import classes_of, warn_of_one_class
 from tosca_avalanche.modules.incremental import pad_outputs
 from tosca_avalanche.strategies.base import FrozenBackboneStrategy
 
@@ -72,10 +71,7 @@ class AdaptingStrategy(Adapting, FrozenBackboneStrategy):
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make room for the classes, and the optimiser."""
-        self.model.backbone.probe(self.experience.dataset.eval()[0][0])
-        labels = classes_of(self.experience)
-        warn_of_one_class(labels, self.task)
-        self.model.add_task(labels)
+        self.add_task(warn=True)
         super().check_model_and_optimizer(**kwargs)
 
     def _after_training_exp(self, **kwargs: Any) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
+from tosca_avalanche.benchmarks.experience import classes_of, warn_of_one_class
 from tosca_avalanche.errors import TrainingError
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
@@ -129,6 +130,17 @@ class FrozenBackboneStrategy(FeatureLoading, SupervisedTemplate):
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make the optimiser and scheduler of the experience; the model has grown already."""
         self.make_optimizer(**kwargs)
+
+    def add_task(self, warn: bool) -> None:
+        """Make room for the experience's classes in the net.
+
+        :param warn: say where a single class will give no gradient.
+        """
+        self.model.backbone.probe(self.experience.dataset.eval()[0][0])
+        labels = classes_of(self.experience)
+        if warn:
+            warn_of_one_class(labels, self.task)
+        self.model.add_task(labels)
 
     def model_adaptation(self, model: nn.Module | None = None) -> nn.Module:
         """Leave the model as it is: only training grows it."""

@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import nn
 
-from tosca_avalanche.benchmarks.experience import classes_of, warn_of_one_class
 from tosca_avalanche.strategies.adapting import Adapting
 from tosca_avalanche.strategies.one_pass import OnePassStrategy
 
@@ -33,8 +32,6 @@ class FirstTaskStrategy(Adapting, OnePassStrategy):
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make room for the classes, and the optimiser of the first experience."""
         self.train_epochs = self.first_epochs if self.adapting else 1
-        if self.adapting:
-            warn_of_one_class(classes_of(self.experience), self.task)
         super().check_model_and_optimizer(**kwargs)
 
     def training_epoch(self, **kwargs: Any) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import nn
 
-from tosca_avalanche.benchmarks.experience import classes_of
 from tosca_avalanche.strategies.base import FrozenBackboneStrategy
 
 
@@ -33,8 +32,7 @@ class OnePassStrategy(FrozenBackboneStrategy):
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make room for the classes of the experience."""
-        self.model.backbone.probe(self.experience.dataset.eval()[0][0])
-        self.model.add_task(classes_of(self.experience))
+        self.add_task(warn=self.model.adapting)
         super().check_model_and_optimizer(**kwargs)
 
     def _after_training_exp(self, **kwargs: Any) -> None:
