@@ -46,6 +46,17 @@ def test_other_settings_are_refused_with_what_differs(tmp_path):
     assert other.finished() and not other.partial.exists()
 
 
+def test_keys_that_came_or_went_are_no_difference(tmp_path):
+    old = {**SETTINGS, "gone": 1, "stream": {"name": "target", "args": {"n": 1}}}
+    RunFolder(tmp_path / "seed-1", old).finish({}, rows(), {})
+    new = {"seed": 1, "new": 2, "method": {**SETTINGS["method"], "new": 0},
+           "stream": {"name": "target", "args": {"n": 1}}}  # fmt: skip
+    assert RunFolder(tmp_path / "seed-1", new).finished()
+    new["stream"]["args"] = {"n": 1, "more": 2}  # what a key holds is compared whole
+    with pytest.raises(RecordError, match=r"stream\.args is"):
+        RunFolder(tmp_path / "seed-1", new).finished()
+
+
 def test_states(tmp_path):
     folder = RunFolder(tmp_path / "seed-1", SETTINGS)
     assert folder.load_state() is None

@@ -120,10 +120,22 @@ def read_metrics(path: str | Path) -> pd.DataFrame:
     return frame
 
 
-def _differences(found: Any, wanted: Any, key: str = "") -> list[str]:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        out = []
-        for k in sorted(found.keys() | wanted.keys()):
-            out += _differences(found.get(k), wanted.get(k), f"{key}.{k}" if key else k)
-        return out
-    return [] if found == wanted else [f"{key} is {found!r} there, {wanted!r} here"]
+def _differences(found: Any, wanted: dict[str, Any]) -> list[str]:
+    """Return which settings differ, of those that both have.
+
+    A key that only one of them has came or went with a version of this package, whose new
+    keys default to what was done before: results stay those of the same settings.
+    """
+    if not isinstance(found, dict):
+        return [f"the configuration is {found!r} there"]
+    out = []
+    for key in sorted(found.keys() & wanted.keys()):
+        old, new = found[key], wanted[key]
+        if isinstance(old, dict) and isinstance(new, dict):  # a group: method, stream, backbone
+            both = sorted(old.keys() & new.keys())
+            out += [
+                f"{key}.{k} is {old[k]!r} there, {new[k]!r} here" for k in both if old[k] != new[k]
+            ]
+        elif old != new:
+            out.append(f"{key} is {old!r} there, {new!r} here")
+    return out
