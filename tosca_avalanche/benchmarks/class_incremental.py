@@ -38,6 +38,11 @@ class LabelledImages(Dataset):
         return self.load(self.sources[index]), self.targets[index]
 
 
+def as_is(image: Any) -> Any:
+    """Return the image: the ``load`` of sources that are images already."""
+    return image
+
+
 def class_order(n_classes: int, seed: int | None) -> list[int]:
     """Return the paper's class order: RandomState(seed).permutation(C); sorted for None.
 

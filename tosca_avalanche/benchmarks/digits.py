@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from tosca_avalanche.backbones.transforms import Transforms
-from tosca_avalanche.benchmarks.class_incremental import LabelledImages, class_incremental
+from tosca_avalanche.benchmarks.class_incremental import LabelledImages, as_is, class_incremental
 from tosca_avalanche.benchmarks.registry import register_stream
 
 
@@ -35,12 +35,8 @@ def digits(
     train, test = train_test_split(
         np.arange(len(images)), test_size=0.25, random_state=0, stratify=data.target
     )
-    parts = [LabelledImages(images[i], data.target[i].tolist(), _as_is) for i in (train, test)]
+    parts = [LabelledImages(images[i], data.target[i].tolist(), as_is) for i in (train, test)]
     names = [str(name) for name in data.target_names]
     return class_incremental(
         parts[0], parts[1], names, transforms, classes_per_task, None, class_order_seed
     )
-
-
-def _as_is(image: np.ndarray) -> np.ndarray:
-    return image

@@ -11,7 +11,7 @@ from avalanche.benchmarks import CLScenario
 from torchvision.datasets import FashionMNIST
 
 from tosca_avalanche.backbones.transforms import Transforms
-from tosca_avalanche.benchmarks.class_incremental import LabelledImages, class_incremental
+from tosca_avalanche.benchmarks.class_incremental import LabelledImages, as_is, class_incremental
 from tosca_avalanche.benchmarks.registry import register_stream
 from tosca_avalanche.benchmarks.tree import found_in
 from tosca_avalanche.errors import StreamError
@@ -66,7 +66,7 @@ def fashion_mnist(
                 f"{found / images} holds {len(pixels)} images, {found / labels} {len(targets)} "
                 f"labels up to {targets.max(initial=0)}: they don't belong together; {EXPECTED}"
             )
-        parts.append(LabelledImages(list(pixels), targets.tolist(), _as_is))
+        parts.append(LabelledImages(list(pixels), targets.tolist(), as_is))
     return class_incremental(
         parts[0], parts[1], FashionMNIST.classes, transforms, classes_per_task, init_classes,
         class_order_seed,
@@ -91,7 +91,3 @@ def read_idx(path: Path | None) -> np.ndarray:
 
 def _file(folder: Path, name: str) -> Path | None:
     return next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
-
-
-def _as_is(image: np.ndarray) -> np.ndarray:
-    return image

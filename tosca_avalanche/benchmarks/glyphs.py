@@ -14,7 +14,7 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont
 
 from tosca_avalanche.backbones.transforms import Transforms
-from tosca_avalanche.benchmarks.class_incremental import LabelledImages, class_incremental
+from tosca_avalanche.benchmarks.class_incremental import LabelledImages, as_is, class_incremental
 from tosca_avalanche.benchmarks.registry import register_stream
 from tosca_avalanche.errors import StreamError
 from tosca_avalanche.seeding import derive_seed
@@ -67,7 +67,7 @@ def glyphs(
     for side, n in (("train", train_per_class), ("test", test_per_class)):
         images = [draw(name, derive_seed(image_seed, side, i)) for name in names for i in range(n)]
         targets = [t for t in range(n_classes) for _ in range(n)]
-        parts.append(LabelledImages(images, targets, _as_is))
+        parts.append(LabelledImages(images, targets, as_is))
     return class_incremental(
         parts[0], parts[1], names, transforms, classes_per_task, init_classes, class_order_seed
     )
@@ -117,8 +117,4 @@ def _plain(character: str, font: str, size: int) -> Image.Image:
     image = Image.new("L", (SIZE, SIZE))
     corner = ((SIZE - (right - left)) / 2 - left, (SIZE - (bottom - top)) / 2 - top)
     ImageDraw.Draw(image).text((round(corner[0]), round(corner[1])), character, 255, face)
-    return image
-
-
-def _as_is(image: np.ndarray) -> np.ndarray:
     return image

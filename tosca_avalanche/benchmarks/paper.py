@@ -11,7 +11,7 @@ from torchvision.datasets import CIFAR100
 
 from tosca_avalanche.backbones.transforms import Transforms
 from tosca_avalanche.benchmarks.archive import opened
-from tosca_avalanche.benchmarks.class_incremental import LabelledImages, class_incremental
+from tosca_avalanche.benchmarks.class_incremental import LabelledImages, as_is, class_incremental
 from tosca_avalanche.benchmarks.images import class_folders
 from tosca_avalanche.benchmarks.published import PUBLISHED, TOTALS
 from tosca_avalanche.benchmarks.registry import register_stream
@@ -51,7 +51,7 @@ def cifar100(
             f"{PUBLISHED['cifar100'].hint}"
         ) from error
     for data in sides:
-        parts.append(LabelledImages(list(data.data), data.targets, _as_is))
+        parts.append(LabelledImages(list(data.data), data.targets, as_is))
     return class_incremental(
         parts[0], parts[1], sides[0].classes, transforms, increment, init_classes,
         class_order_seed,
@@ -191,7 +191,3 @@ def cub_archive(top: Path) -> ImageTree | None:
         side.setdefault(label, []).append(file)
     classes = [tables["classes"][i].strip() for i in sorted(tables["classes"], key=int)]
     return ImageTree(classes, sides["1"], sides["0"], "official")
-
-
-def _as_is(image: object) -> object:
-    return image

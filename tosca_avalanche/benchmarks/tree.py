@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tosca_avalanche.benchmarks.archive import opened
@@ -17,7 +17,6 @@ LAYOUT = (
     "expected ROOT/train/CLASS/IMAGE and ROOT/test/CLASS/IMAGE, or without test images "
     "ROOT/train/CLASS/IMAGE or ROOT/CLASS/IMAGE, or a tar of one of these"
 )
-SPLITS = ("any", "one-folder", "never")
 
 
 @dataclass
@@ -28,14 +27,12 @@ class ImageTree:
     :param train: files of each class; likewise ``test``.
     :param split: where the two sides come from: "folders", "official", or the file that
         holds a seeded split.
-    :param skipped: files left out because they can't be decoded.
     """
 
     classes: list[str]
     train: dict[str, list[Path]]
     test: dict[str, list[Path]]
     split: str = "folders"
-    skipped: list[Path] = field(default_factory=list)
 
     def images(self, side: str) -> LabelledImages:
         """Return one side, "train" or "test", class after class."""
@@ -92,7 +89,6 @@ def read_tree(
         _check(train, train, layout)
         train, test, place = seeded_split(base, train, test_share, split_seed)
         source = str(place)
-    skipped: list[Path] = []
     if skip_bad:  # after the split, which then stays the same
         skipped = bad_images([p for side in (train, test) for own in side.values() for p in own])
         left_out = set(skipped)
@@ -105,7 +101,7 @@ def read_tree(
                 stacklevel=3,
             )
     _check(train, test, layout)
-    return ImageTree(sorted({*train, *test}), train, test, source, skipped)
+    return ImageTree(sorted({*train, *test}), train, test, source)
 
 
 def _check(train: dict[str, list[Path]], test: dict[str, list[Path]], layout: str) -> None:

@@ -61,10 +61,10 @@ class AdapterPerTaskNet(IncrementalNet):
 
     def finish_adapting(self) -> None:
         """Freeze the newest set and look through it from now on."""
-        newest = self.sets[-1]
-        assert isinstance(newest, AdapterSet)
-        name = f"adapters {len(self.sets) - 1}"
-        self._extractors.append(frozen_with(self.backbone, newest, name))
+        i = len(self._extractors)
+        adapters = self.sets[i]
+        assert isinstance(adapters, AdapterSet)
+        self._extractors.append(frozen_with(self.backbone, adapters, f"adapters {i}"))
         self.adapting = False
 
     def row_tasks(self) -> Tensor:
@@ -74,7 +74,5 @@ class AdapterPerTaskNet(IncrementalNet):
 
     def take_shape(self, rest: dict[str, Any]) -> None:
         """Freeze the sets of a saved net whose tasks are over."""
-        for i, adapters in enumerate(self.sets):
-            assert isinstance(adapters, AdapterSet)
-            self._extractors.append(frozen_with(self.backbone, adapters, f"adapters {i}"))
-        self.adapting = False
+        for _ in self.sets:
+            AdapterPerTaskNet.finish_adapting(self)

@@ -95,7 +95,6 @@ class MOSNet(AdapterPerTaskNet):
         """Add a set, head rows, and room for statistics."""
         t, self._earlier = self.n_tasks, None
         super().grow(labels)
-        self.head.requires_grad_(True)
         self.head.grow(len(labels), generator(self.seed, "head", t))
         for name in ("anchors", "means", "covariances"):
             old = getattr(self, name)
