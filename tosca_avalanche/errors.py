@@ -25,3 +25,11 @@ class StoreError(ToscaError, RuntimeError):
 
 class RecordError(ToscaError, RuntimeError):
     """Results that can't be written, read or compared."""
+
+
+class ExportError(ToscaError, ValueError):
+    """A model that can't be exported, or whose exported file answers otherwise."""
+
+
+class ImportedModelError(ToscaError, ValueError):
+    """A foreign checkpoint that can't be read as a model of ours."""
