@@ -19,13 +19,14 @@ from tosca_avalanche.errors import TrainingError
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
 from tosca_avalanche.strategies.cached import FeatureCache
+from tosca_avalanche.strategies.checkpoint import Checkpointed
 from tosca_avalanche.strategies.feature_loading import FeatureLoading
 
 OptimizerLike = Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer] | None
 SchedulerFactory = Callable[[Optimizer, int], LRScheduler] | None
 
 
-class FrozenBackboneStrategy(FeatureLoading, SupervisedTemplate):
+class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
     """Avalanche's supervised loop around an :class:`IncrementalNet`.
 
     A subclass builds its net and passes it on; it may override ``default_optimizer``.

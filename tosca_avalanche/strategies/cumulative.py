@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tosca_avalanche.benchmarks.experience import classes_of, whole_stream
 from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.strategies.checkpoint import Checkpointed
 
 
 class Cumulative:
@@ -21,6 +22,7 @@ class Cumulative:
 
     model: Any
     experience: Any
+    not_kept = (*Checkpointed.not_kept, "_new", "seen")
 
     def __init__(self, **common: Any) -> None:
         super().__init__(**common)
