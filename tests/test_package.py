@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [
     {"errors", "registry", "seeding", "files", "version", "backbones", "modules", "features", 
-     "selection", "metrics", "records", "plots", "export"},
+     "selection", "metrics", "records", "plots", "export", "official"},
     {"plugins", "strategies", "benchmarks"},
 ]  # fmt: skip
 

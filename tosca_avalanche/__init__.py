@@ -20,6 +20,7 @@ _PUBLIC = {
     "ToscaNet": "tosca_avalanche.modules",
     "PrototypeNet": "tosca_avalanche.modules",
     "export_onnx": "tosca_avalanche.export",
+    "from_official": "tosca_avalanche.official",
     "LuCAPlugin": "tosca_avalanche.plugins",
     "ProgressPlugin": "tosca_avalanche.plugins",
     "AccuracyMatrixPlugin": "tosca_avalanche.plugins",
