@@ -36,6 +36,7 @@ from tosca_avalanche.plugins import AccuracyMatrixPlugin, ProgressPlugin
 from tosca_avalanche.records import (
     RunFolder,
     accuracy_rows,
+    calibration_rows,
     environment,
     row,
     selection_rows,
@@ -193,6 +194,11 @@ class Run:
             for t in range(self.matrix.trained)
             if (table := self.matrix.selection_table(t)) is not None
         }
+        bins = {
+            t: table
+            for t in range(self.matrix.trained)
+            if (table := self.matrix.reliability_table(t)) is not None
+        }
         correct, total = self.matrix.correct, self.matrix.total
         stream, method = label_of(self.settings["stream"]), label_of(self.settings["method"])
         digest = hashlib.sha256(json.dumps(self.folder.settings, sort_keys=True).encode())
@@ -205,6 +211,7 @@ class Run:
             "protocol": self.protocol,
         }
         rows = accuracy_rows(correct, total) + selection_rows(tables) + self.rows
+        rows += calibration_rows(bins)
         backbone = self.backbone
         record = {
             **head,
@@ -250,6 +257,11 @@ class Run:
         ]
         if prompts:
             extra["prompts.csv"] = pd.DataFrame(prompts)
+        if bins:
+            columns = ["images", "right", "sum_of_confidence"]
+            parts = [pd.DataFrame(b, columns=columns) for b in bins.values()]
+            joined = pd.concat(parts, keys=bins, names=["after_task", "bin"]).reset_index()
+            extra["reliability.csv"] = joined.astype({"images": int, "right": int})
         self.folder.finish(record, [{**head, **r} for r in rows], extra)
 
 

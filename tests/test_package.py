@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [
     {"errors", "registry", "seeding", "files", "version", "backbones", "modules", "features", 
-     "selection", "metrics", "records", "plots", "export", "official"},
+     "selection", "metrics", "records", "plots", "export", "official",
+     "uncertainty"},
     {"plugins", "strategies", "benchmarks"},
 ]  # fmt: skip
 

@@ -41,8 +41,9 @@ def test_what_a_run_writes(finished):
     folder = finished["tosca"]
     frame = pd.read_csv(folder / "metrics.csv")
     names = {"acc", "A_t", "A_bar", "A_last", "forgetting_max", "forgetting_after_learning", "bwt",
-             "avg_task_acc", "selection_acc", "sparsity_zero", "sparsity_1e-3", "params_total",
-             "params_trainable", "passes_per_image", "train_s", "eval_ms_per_image"}  # fmt: skip
+             "avg_task_acc", "selection_acc", "ece", "sparsity_zero", "sparsity_1e-3",
+             "params_total", "params_trainable", "passes_per_image", "train_s",
+             "eval_ms_per_image"}  # fmt: skip
     assert set(frame["metric"]) == names
     record = json.loads((folder / "run.json").read_text())
     assert record["protocol"] == "per-image" and record["task_sizes"] == [4, 4, 2]
@@ -56,6 +57,15 @@ def test_what_a_run_writes(finished):
     table = pd.read_csv(folder / "selection.csv")
     last = table[table["after_task"] == 2]
     assert last["count"].sum() == 450
+    bins = pd.read_csv(folder / "reliability.csv")
+    assert list(bins) == ["after_task", "bin", "images", "right", "sum_of_confidence"]
+    last_bins = bins[bins["after_task"] == 2]
+    assert last_bins["images"].sum() == 450 and len(last_bins) == 15
+    a_last = frame[frame["metric"] == "A_last"]["value"].item()
+    assert last_bins["right"].sum() / 450 == pytest.approx(a_last)
+    gap = (last_bins["right"] - last_bins["sum_of_confidence"]).abs().sum() / 450
+    ece = frame[(frame["metric"] == "ece") & (frame["after_task"] == 2)]
+    assert ece["value"].item() == pytest.approx(gap) and ece["n"].item() == 450
     right = last[last["task"] == last["module"]]["count"].sum() / 450
     own = frame[(frame["metric"] == "selection_acc") & (frame["after_task"] == 2)]
     assert own["value"].item() == pytest.approx(right)
@@ -65,6 +75,8 @@ def test_simplecil_has_no_modules(finished):
     frame = pd.read_csv(finished["simplecil"] / "metrics.csv")
     assert not {"selection_acc", "sparsity_zero"} & set(frame["metric"])
     assert not (finished["simplecil"] / "selection.csv").exists()
+    assert "ece" not in set(frame["metric"])
+    assert not (finished["simplecil"] / "reliability.csv").exists()
     assert frame[frame["metric"] == "params_trainable"]["value"].eq(0).all()
 
 
@@ -131,6 +143,8 @@ def test_compare(finished, monkeypatch, capsys):
     assert {"summary.csv", "summary.md", "accuracy.png", "accuracy.csv", "forgetting.png",
             "forgetting.csv"} <= written  # fmt: skip
     assert (finished["tosca"].parent / "selection.png").exists()
+    assert (finished["tosca"].parent / "reliability.png").exists()
+    assert not (finished["simplecil"].parent / "reliability.png").exists()
     summary = pd.read_csv(root / "digits/summary.csv")
     frame = pd.read_csv(finished["tosca"] / "metrics.csv")
     for metric in ("A_bar", "A_last"):

@@ -1,11 +1,14 @@
 """The accuracy matrix against predictions counted by hand."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from tests.streams import classic, of_tasks
 from tosca_avalanche.benchmarks import mixed_experience
+from tosca_avalanche.metrics import reliability_table
 from tosca_avalanche.plugins import AccuracyMatrixPlugin
 from tosca_avalanche.strategies import SimpleCILStrategy, TOSCAStrategy
 
@@ -80,3 +83,37 @@ def test_methods_without_modules_have_no_table(backbone):
     strategy.train(classic().train_stream[0], eval_streams=[])
     strategy.eval(classic().test_stream)
     assert matrix.selection_table(0) is None
+
+
+def test_reliability_counts_the_images_by_confidence(backbone):
+    """The same cells from the outputs themselves, whatever the batch; none for cosines."""
+    matrix = AccuracyMatrixPlugin()
+    strategy = TOSCAStrategy(
+        backbone, train_epochs=2, plugins=[matrix], evaluator=None, eval_mb_size=3
+    )
+    benchmark = of_tasks([[0, 1], [2], [3, 4]])
+    for t, experience in enumerate(benchmark.train_stream):
+        strategy.train(experience, eval_streams=[])
+        strategy.eval(benchmark.test_stream)
+        strategy.model.eval()
+        sure, right = [], []
+        for i in range(t + 1):
+            for image, label, *_ in benchmark.test_stream[i].dataset:
+                output = strategy.model(image.unsqueeze(0))[0].double()
+                p = torch.softmax(output[strategy.model.classes], 0)
+                sure.append(p.max().item())
+                right.append(bool(output.argmax() == label))
+        expected = reliability_table(sure, right)
+        np.testing.assert_allclose(matrix.reliability_table(t), expected, atol=1e-5)
+    other = AccuracyMatrixPlugin()
+    other.restore(json.loads(json.dumps(matrix.state())))
+    assert other.reliability == matrix.reliability and len(other.reliability) == 9
+    old = matrix.state()
+    del old["reliability"]
+    other.restore(old)
+    assert other.reliability_table(2) is None
+    cosines = AccuracyMatrixPlugin()
+    simple = SimpleCILStrategy(backbone, plugins=[cosines], evaluator=None)
+    simple.train(benchmark.train_stream[0], eval_streams=[])
+    simple.eval(benchmark.test_stream[:1])
+    assert cosines.cells and cosines.reliability_table(0) is None

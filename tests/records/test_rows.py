@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tosca_avalanche.records import accuracy_rows, selection_rows
+from tosca_avalanche.records import accuracy_rows, calibration_rows, selection_rows
 
 CORRECT = np.array([[8, 0, 0], [4, 3, 0], [2, 2, 1]])
 TOTAL = np.array([[10, 0, 0], [10, 4, 0], [10, 4, 2]])
@@ -48,3 +48,10 @@ def test_selection():
     table = np.array([[3, 1], [2, 4]])
     rows = selection_rows({1: table})
     assert value(rows, "selection_acc", 1) == (7 / 10, 10)
+
+
+def test_calibration_rows():
+    tables = {0: np.zeros((2, 3)), 1: np.array([[2, 1, 0.5], [2, 2, 2.0]])}
+    first, second = calibration_rows(tables)
+    assert (first["metric"], first["value"], first["n"]) == ("ece", None, 0)
+    assert (second["after_task"], second["value"], second["n"]) == (1, 0.125, 4)

@@ -9,6 +9,7 @@ from tosca_avalanche.metrics.accuracy import (
     last_accuracy,
     task_accuracy,
 )
+from tosca_avalanche.metrics.calibration import expected_calibration_error, reliability_table
 from tosca_avalanche.metrics.cost import count_parameters, count_trainable
 from tosca_avalanche.metrics.forgetting import (
     backward_transfer,
@@ -27,9 +28,11 @@ __all__ = [
     "backward_transfer",
     "count_parameters",
     "count_trainable",
+    "expected_calibration_error",
     "forgetting_after_learning",
     "forgetting_max",
     "last_accuracy",
+    "reliability_table",
     "selection_accuracy",
     "selection_table",
     "sparsity",

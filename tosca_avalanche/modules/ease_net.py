@@ -27,6 +27,8 @@ class EASENet(AdapterPerTaskNet):
     :param alpha: weight of the other subspaces, shared evenly among them.
     """
 
+    gives_probabilities = False  # sums of cosines, at no scale of their own
+
     def __init__(
         self, backbone: FrozenBackbone, *, width: int = 64, alpha: float = 0.1, seed: int = 0
     ) -> None:

@@ -30,6 +30,8 @@ class IncrementalNet(nn.Module):
     """
 
     _restoring = False
+    gives_probabilities = True
+    """True where softmax of the outputs is what the method holds for the classes' probabilities."""
 
     def __init__(self, backbone: FrozenBackbone) -> None:
         super().__init__()

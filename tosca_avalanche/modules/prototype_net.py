@@ -18,6 +18,8 @@ class PrototypeNet(IncrementalNet):
     comes again updates its mean.
     """
 
+    gives_probabilities = False  # cosines or regression scores, at no scale of their own
+
     def build(self, dim: int) -> None:
         """Make the prototypes."""
         self.prototypes = Prototypes(dim)

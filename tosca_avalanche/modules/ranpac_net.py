@@ -30,6 +30,8 @@ class RanPACNet(FirstTaskNet):
     :param scores: "linear" (authors) or "cosine" (PILOT).
     """
 
+    gives_probabilities = False  # cosines or regression scores, at no scale of their own
+
     def __init__(
         self,
         backbone: FrozenBackbone,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tosca_avalanche.plots.accuracy import plot_accuracy
 from tosca_avalanche.plots.forgetting import plot_forgetting
 from tosca_avalanche.plots.heatmap import plot_heatmap
+from tosca_avalanche.plots.reliability import plot_reliability
 from tosca_avalanche.plots.selection import plot_selection
 from tosca_avalanche.plots.style import save, save_table
 
@@ -12,6 +13,7 @@ __all__ = [
     "plot_accuracy",
     "plot_forgetting",
     "plot_heatmap",
+    "plot_reliability",
     "plot_selection",
     "save",
     "save_table",

@@ -56,13 +56,19 @@ def series_style(index: int) -> dict[str, Any]:
     return style
 
 
-def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of width x height inches and its axes.
+def empty_figure(width: float, height: float) -> Figure:
+    """Return a figure of width x height inches without axes.
 
     No pyplot: pyplot would keep the figure alive, and may look for a display.
     """
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of width x height inches and its axes."""
+    figure = empty_figure(width, height)
     return figure, figure.add_subplot()
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from avalanche.core import SupervisedPlugin
+
+from tosca_avalanche.metrics import reliability_table
 
 
 class AccuracyMatrixPlugin(SupervisedPlugin):
@@ -36,8 +39,11 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
         """(after task, test task) -> how often each module was chosen."""
         self.prompts: dict[tuple[int, int], list[int]] = {}
         """(after task, test task) -> how often each prompt was chosen."""
+        self.reliability: dict[tuple[int, int], list[list[float]]] = {}
+        """(after task, test task) -> images by confidence, where outputs are logits: see
+        :func:`tosca_avalanche.metrics.reliability_table`."""
         self._training = False
-        self._batches: list[tuple[np.ndarray, np.ndarray | None, np.ndarray | None]] = []
+        self._batches: list[tuple[np.ndarray | None, ...]] = []
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Stop counting."""
@@ -57,6 +63,10 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
         if self._counts(strategy):
             right = (strategy.mb_output.argmax(dim=1) == strategy.mb_y).cpu().numpy()
             chosen = [getattr(strategy.model, k, None) for k in ("last_modules", "last_prompts")]
+            if getattr(strategy.model, "gives_probabilities", False):
+                sure = torch.softmax(strategy.mb_output.double(), dim=1).max(dim=1).values
+                chosen.append(sure.clamp(max=1))
+            chosen += [None] * (3 - len(chosen))
             self._batches.append((right, *(None if c is None else c.cpu().numpy() for c in chosen)))
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -68,6 +78,7 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
         right = np.empty(0, dtype=bool) if right is None else right
         modules = _joined([b[1] for b in self._batches])
         prompts = _joined([b[2] for b in self._batches])
+        sure = _joined([b[3] for b in self._batches])
         tasks = getattr(experience, "sample_tasks", None)
         if tasks is None:
             tasks = np.full(len(right), experience.current_experience)
@@ -78,6 +89,9 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
             if modules is not None and mine.any():
                 counts = np.bincount(modules[mine], minlength=self.trained)
                 self.modules[row, task] = counts.tolist()
+            if sure is not None and mine.any():
+                table = reliability_table(sure[mine], right[mine])
+                self.reliability[row, task] = table.tolist()
             if prompts is not None and mine.any():
                 size = strategy.model.pool_size
                 self.prompts[row, task] = np.bincount(
@@ -115,6 +129,12 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
             table[i, : len(counts)] = counts
         return table
 
+    def reliability_table(self, after_task: int) -> np.ndarray | None:
+        """Return images by confidence over the tasks seen; None where outputs are no logits."""
+        cells = self.reliability.items()
+        tables = [np.array(v) for (t, i), v in cells if t == after_task and i <= t]
+        return sum(tables[1:], tables[0]) if tables else None
+
     def state(self) -> dict[str, Any]:
         """Return everything counted, as JSON-able values."""
         return {
@@ -122,6 +142,7 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
             "cells": [[*key, *value] for key, value in self.cells.items()],
             "modules": [[*key, value] for key, value in self.modules.items()],
             "prompts": [[*key, value] for key, value in self.prompts.items()],
+            "reliability": [[*key, value] for key, value in self.reliability.items()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -130,6 +151,8 @@ class AccuracyMatrixPlugin(SupervisedPlugin):
         self.cells = {(t, i): (right, n) for t, i, right, n in state["cells"]}
         self.modules = {(t, i): counts for t, i, counts in state["modules"]}
         self.prompts = {(t, i): counts for t, i, counts in state["prompts"]}
+        # runs interrupted under an earlier version have none
+        self.reliability = {(t, i): table for t, i, table in state.get("reliability", [])}
 
 
 def _joined(parts: list[np.ndarray | None]) -> np.ndarray | None:

@@ -1,7 +1,13 @@
 """What a run leaves behind: its folder, its tidy rows, its environment, and means over runs."""
 
 from tosca_avalanche.records.environment import environment
-from tosca_avalanche.records.rows import COLUMNS, accuracy_rows, row, selection_rows
+from tosca_avalanche.records.rows import (
+    COLUMNS,
+    accuracy_rows,
+    calibration_rows,
+    row,
+    selection_rows,
+)
 from tosca_avalanche.records.run_folder import RunFolder, read_metrics
 from tosca_avalanche.records.summary import summarise, table
 
@@ -9,6 +15,7 @@ __all__ = [
     "COLUMNS",
     "RunFolder",
     "accuracy_rows",
+    "calibration_rows",
     "environment",
     "read_metrics",
     "row",

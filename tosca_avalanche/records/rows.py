@@ -12,6 +12,7 @@ from tosca_avalanche.metrics import (
     average_accuracy,
     average_task_accuracy,
     backward_transfer,
+    expected_calibration_error,
     forgetting_after_learning,
     forgetting_max,
     last_accuracy,
@@ -58,6 +59,11 @@ def accuracy_rows(correct: np.ndarray, total: np.ndarray) -> list[dict[str, Any]
 def selection_rows(tables: dict[int, np.ndarray]) -> list[dict[str, Any]]:
     """Return ``selection_acc`` after each task from its task x module table."""
     return [row("selection_acc", selection_accuracy(table), t) for t, table in tables.items()]
+
+
+def calibration_rows(tables: dict[int, np.ndarray]) -> list[dict[str, Any]]:
+    """Return ``ece`` after each task from its table of images by confidence."""
+    return [row("ece", expected_calibration_error(table), t) for t, table in tables.items()]
 
 
 def row(metric: str, score: Score, after: int, on: int | None = None) -> dict[str, Any]:

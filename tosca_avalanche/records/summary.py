@@ -12,6 +12,7 @@ HEADLINE = (
     "forgetting_max",
     "avg_task_acc",
     "selection_acc",
+    "ece",
     "params_total",
     "passes_per_image",
     "train_s",
