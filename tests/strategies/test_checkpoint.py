@@ -1,6 +1,7 @@
 """Avalanche's own save_checkpoint and maybe_load_checkpoint on our strategies."""
 
 import copy
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,36 @@ def test_no_file_yet_and_copies():
     strategy.train(of_tasks([[0, 1]]).train_stream[0])
     for other in (copy.copy(strategy), copy.deepcopy(strategy)):
         assert torch.equal(other.model.eval()(X), strategy.model.eval()(X))
+
+
+def test_classes_of_a_script(tmp_path):
+    """A strategy and a plugin that no import can find, as in a notebook."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "from avalanche.checkpointing import maybe_load_checkpoint, save_checkpoint\n"
+        "from avalanche.core import SupervisedPlugin\n"
+        "from tests.strategies.methods import fresh\n"
+        "from tests.streams import classic\n"
+        "from tosca_avalanche import TOSCAStrategy\n"
+        "class Mine(TOSCAStrategy):\n"
+        "    pass\n"
+        "class Counter(SupervisedPlugin):\n"
+        "    n = 0\n"
+        "    def after_training_exp(self, strategy, **kwargs):\n"
+        "        self.n += 1\n"
+        "new = Mine(fresh('tosca'), plugins=[Counter()], evaluator=None, train_epochs=1)\n"
+        "mine, done = maybe_load_checkpoint(new, sys.argv[1])\n"
+        "assert mine.plugins[0].n == done\n"
+        "mine.train(classic().train_stream[done])\n"
+        "save_checkpoint(mine, sys.argv[1])\n"
+        "print(done, mine.model.n_tasks)\n"
+    )
+    root = Path(__file__).parents[2]
+    for line in ("0 1", "1 2"):
+        out = subprocess.run(
+            [sys.executable, str(script), str(tmp_path / "c.pkl")],
+            capture_output=True, text=True, check=True, cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+        )  # fmt: skip
+        assert out.stdout.splitlines()[-1] == line

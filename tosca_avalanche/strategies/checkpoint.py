@@ -46,8 +46,8 @@ class Checkpointed:
         """The net; what a checkpoint brought goes into it when it is first asked for."""
         if "_model" not in self.__dict__:
             raise TrainingError(
-                f"this {type(self).__name__} comes from a checkpoint, which has no backbone: make "
-                f"a new strategy and pass it to avalanche.checkpointing.maybe_load_checkpoint"
+                "this comes from a checkpoint, which has no backbone: make a new strategy and "
+                "pass it to avalanche.checkpointing.maybe_load_checkpoint"
             )
         saved = self.__dict__.get("_saved_net")
         if saved is not None:
@@ -74,13 +74,14 @@ def _pickle(pickler: Any, strategy: Checkpointed) -> None:
     tensors, rest = strategy.model.state()
     kept = {k: v for k, v in vars(strategy).items() if k not in strategy.not_kept}
     kept["_saved_net"] = {"settings": strategy._described(), "tensors": tensors, "rest": rest}
-    pickler.save_reduce(_unpickle, (type(strategy), kept), obj=strategy)
+    pickler.save_reduce(_unpickle, (kept,), obj=strategy)
 
 
-def _unpickle(cls: type[Checkpointed], kept: dict[str, Any]) -> Checkpointed:
-    strategy = cls.__new__(cls)
-    strategy.__dict__.update(kept)
-    return strategy
+def _unpickle(kept: dict[str, Any]) -> Checkpointed:
+    # Avalanche wants the attributes alone; the class, of a user's script perhaps, stays outside
+    found = Checkpointed()
+    found.__dict__.update(kept)
+    return found
 
 
 def _is_plain(value: Any) -> bool:
