@@ -1,6 +1,7 @@
 """The written ONNX file against torch, run by onnxruntime."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -140,3 +141,9 @@ def test_a_file_that_answers_otherwise_is_not_written(tmp_path):
     with pytest.raises(ExportError, match=r"chooses module|differ from torch's by up to \d"):
         export_onnx(net, tmp_path / "n.onnx", examples=torch.rand(8, 3, 4, 4))
     assert not list(tmp_path.iterdir())
+
+
+def test_without_the_extra_the_package_to_install_is_named(backbone, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(ExportError, match=r"'onnxscript': pip install 'tosca_avalanche\[onnx\]'"):
+        export_onnx(trained(backbone), tmp_path / "n.onnx", inputs="features")
