@@ -19,6 +19,7 @@ _PUBLIC = {
     "CosineHead": "tosca_avalanche.modules",
     "ToscaNet": "tosca_avalanche.modules",
     "PrototypeNet": "tosca_avalanche.modules",
+    "ToscaClassifier": "tosca_avalanche.learner",
     "LuCAPlugin": "tosca_avalanche.plugins",
     "ProgressPlugin": "tosca_avalanche.plugins",
     "AccuracyMatrixPlugin": "tosca_avalanche.plugins",
