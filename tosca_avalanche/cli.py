@@ -28,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _say_warning
         try:
-            return int(options.run(options) or 0)
+            code = int(options.run(options) or 0)
+            sys.stdout.flush()
+            return code
         except argparse.ArgumentTypeError as error:
             print(f"tosca-avalanche {options.command}: error: {error}", file=sys.stderr)
             return 2

@@ -21,7 +21,7 @@ from tosca_avalanche.learner.folder import Saved, read_model, write_model
 from tosca_avalanche.learner.inputs import labelled, sources_of
 from tosca_avalanche.learner.labels import Label, Labels
 from tosca_avalanche.learner.parts import SETTINGS, put_together, take_apart, without_task
-from tosca_avalanche.learner.recipe import Recipe, warn_of_one_class
+from tosca_avalanche.learner.recipe import EVAL_BATCH, Recipe, warn_of_one_class
 from tosca_avalanche.modules.tosca_net import ToscaNet
 
 
@@ -48,7 +48,7 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
     :param epochs: passes over a task's images, see
         :class:`~tosca_avalanche.learner.Recipe`, also for ``lr``, ``momentum``,
         ``weight_decay``, ``l1`` and ``sparsity``.
-    :param batch_size: images per step and per pass.
+    :param batch_size: images per training step.
     :param seed: seed of initial values and shuffling.
     :param store: where features are kept, see :class:`~tosca_avalanche.features.FeatureStore`:
         a store, a folder, "default", or None for memory only.
@@ -149,7 +149,7 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
                     f"{self.net.backbone.name!r}, this has {what}; images have a channel axis"
                 )
             return found
-        return features_of(self.net.backbone, found, self._feature_store(), self.batch_size)
+        return features_of(self.net.backbone, found, self._feature_store(), EVAL_BATCH)
 
     def _feature_store(self) -> FeatureStore | None:
         """Return the store; one in memory outlives ``fit``."""
@@ -223,7 +223,7 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
         if not self.n_tasks:
             raise ModelError("nothing was learned yet: call fit or add_task first")
         z = self.features(x).to(self.net.device)
-        outputs = [self.net.classify(part).cpu() for part in z.split(self.batch_size)]
+        outputs = [self.net.classify(part).cpu() for part in z.split(EVAL_BATCH)]
         return torch.cat(outputs) if outputs else torch.zeros(0, max(self.net.classes) + 1)
 
     def predict(self, X: Any) -> np.ndarray:

@@ -43,7 +43,7 @@ def features_of(
         keys = [pictures.key(i) for i in range(len(pictures))]
         return stored_features(backbone, pictures, keys, space, batch_size=batch_size)
     except RuntimeError as error:
-        if "equal size" not in str(error):
+        if "equal size" not in str(error):  # torch's words where images can't be stacked
             raise
         raise InputError(
             f"images of different sizes come out of the transform of backbone {backbone.name!r} "

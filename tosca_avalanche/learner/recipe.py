@@ -20,6 +20,8 @@ from tosca_avalanche.modules.class_means import ClassMeans
 from tosca_avalanche.modules.tosca_net import ToscaNet
 
 SPARSITIES = ("l1", "proximal")
+# images per pass and per evaluation step: rounding follows it, and the strategy has the same
+EVAL_BATCH = 48
 Batches = Callable[[], Iterable[Sequence[Tensor]]]
 """Makes batches (features [B, d], labels [B], ...) of a task's training images, evaluation view."""
 
@@ -103,7 +105,7 @@ class Recipe:
         task = net.n_tasks
 
         def in_order() -> FeatureLoader:
-            return FeatureLoader([data], self.batch_size)
+            return FeatureLoader([data], EVAL_BATCH)
 
         self.begin(net, sorted(set(data.y.tolist())), in_order)
         optimizer = self.optimizer([p for p in net.parameters() if p.requires_grad])

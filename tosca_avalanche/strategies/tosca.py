@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tosca_avalanche.errors import InputError
 from tosca_avalanche.learner.folder import Saved, read_model, write_model
 from tosca_avalanche.learner.labels import Labels
 from tosca_avalanche.learner.parts import SETTINGS, put_together, take_apart
-from tosca_avalanche.learner.recipe import Recipe
+from tosca_avalanche.learner.recipe import EVAL_BATCH, Recipe
 from tosca_avalanche.modules import ToscaNet
 from tosca_avalanche.plugins.luca import LuCAPlugin
 from tosca_avalanche.strategies.base import FrozenBackboneStrategy
@@ -68,7 +67,7 @@ class TOSCAStrategy(FrozenBackboneStrategy):
         weight_decay: float = 0.0,
         train_epochs: int = 20,
         train_mb_size: int = 48,
-        eval_mb_size: int | None = 48,
+        eval_mb_size: int | None = EVAL_BATCH,
         plugins: Any = None,
         seed: int = 0,
         **common: Any,
@@ -87,7 +86,8 @@ class TOSCAStrategy(FrozenBackboneStrategy):
             seed=seed,
         )
         luca = LuCAPlugin(l1=l1, sparsity=sparsity, eval_mb_size=eval_mb_size or train_mb_size)
-        self.recipe = Recipe(lr, momentum, weight_decay, train_epochs, train_mb_size, l1, sparsity)
+        self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+        self.l1, self.sparsity = l1, sparsity
         self.labels, self._mark = Labels(), ""
         super().__init__(
             model=net,
@@ -98,6 +98,12 @@ class TOSCAStrategy(FrozenBackboneStrategy):
             seed=seed,
             **common,
         )
+
+    @property
+    def recipe(self) -> Recipe:
+        """The present settings of training one task."""
+        rates = (self.lr, self.momentum, self.weight_decay)
+        return Recipe(*rates, self.train_epochs, self.train_mb_size, self.l1, self.sparsity)
 
     def default_optimizer(self, parameters: list[nn.Parameter]) -> Optimizer:
         """Return the authors' SGD."""
@@ -130,8 +136,7 @@ class TOSCAStrategy(FrozenBackboneStrategy):
                     f"names has no name for one of the labels {sorted(by_number)[:20]}"
                 ) from error
         self.labels = Labels(by_number, named)
-        recipe = replace(self.recipe, epochs=self.train_epochs, batch_size=self.train_mb_size)
-        model = Saved(self.model, recipe, self.labels, self._mark)
+        model = Saved(self.model, self.recipe, self.labels, self._mark)
         self._mark = write_model(folder, model, overwrite)
 
     @classmethod
