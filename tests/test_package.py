@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [
     {"errors", "registry", "seeding", "files", "version", "backbones", "modules", "features", 
-     "selection", "metrics", "records", "plots", "export", "official",
-     "uncertainty"},
+     "selection", "metrics", "records", "plots", "export", "official", "uncertainty", "images",
+     "learner", "cli", "__main__"},
     {"plugins", "strategies", "benchmarks"},
 ]  # fmt: skip
 
@@ -82,10 +82,13 @@ def test_the_wheel(tmp_path):
     """With the weights, without tests and experiments."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
     subprocess.run([*command, "-w", str(tmp_path), str(ROOT)], check=True, capture_output=True)
-    names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
+    wheel = zipfile.ZipFile(next(tmp_path.glob("*.whl")))
+    names = wheel.namelist()
     assert "tosca_avalanche/backbones/assets/tiny_vit_64.safetensors" in names
     assert "tosca_avalanche/backbones/assets/tiny_vit_64.md" in names
     assert "tosca_avalanche/py.typed" in names
+    points = next(n for n in names if n.endswith("entry_points.txt"))
+    assert "tosca-avalanche = tosca_avalanche.cli:main" in wheel.read(points).decode()
     tops = {n.split("/")[0] for n in names}
     assert all(t.startswith("tosca_avalanche") for t in tops), tops
 

@@ -21,6 +21,7 @@ _PUBLIC = {
     "PrototypeNet": "tosca_avalanche.modules",
     "export_onnx": "tosca_avalanche.export",
     "from_official": "tosca_avalanche.official",
+    "ToscaClassifier": "tosca_avalanche.learner",
     "LuCAPlugin": "tosca_avalanche.plugins",
     "ProgressPlugin": "tosca_avalanche.plugins",
     "AccuracyMatrixPlugin": "tosca_avalanche.plugins",

@@ -15,6 +15,14 @@ class StreamError(ToscaError, ValueError):
     """A stream that can't be built: a missing folder, a class on one side only, a bad size."""
 
 
+class InputError(ToscaError, ValueError):
+    """Images, features or labels of a shape, range or kind that can't be meant."""
+
+
+class ModelError(ToscaError, RuntimeError):
+    """A model folder that can't be read or written: missing, altered, or too new."""
+
+
 class TrainingError(ToscaError, RuntimeError):
     """Training that can't go on: a loss or a feature that is not finite."""
 

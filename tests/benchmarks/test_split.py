@@ -8,9 +8,9 @@ import pytest
 
 from tests.benchmarks.trees import write_image, write_tree
 from tosca_avalanche.benchmarks import folder
-from tosca_avalanche.benchmarks.images import image_files
 from tosca_avalanche.benchmarks.split import seeded_split
 from tosca_avalanche.errors import StreamError
+from tosca_avalanche.images import image_files
 
 
 def files_of(top):

@@ -12,10 +12,10 @@ from avalanche.benchmarks import CLScenario, benchmark_from_datasets, with_class
 from tosca_avalanche.backbones.transforms import Transforms
 from tosca_avalanche.benchmarks.archive import opened
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages, with_transforms
-from tosca_avalanche.benchmarks.images import class_folders, image_files, read_image
 from tosca_avalanche.benchmarks.registry import register_stream
 from tosca_avalanche.benchmarks.tree import found_in, only
 from tosca_avalanche.errors import StreamError
+from tosca_avalanche.images import class_folders, image_files, read_image
 
 LAYOUT = "expected ROOT/DOMAIN/train/CLASS/IMAGE and ROOT/DOMAIN/test/CLASS/IMAGE, or a tar of that"
 

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
-
-
-def warn_of_one_class(labels: list[int], experience: int) -> None:
-    """Say that a single class gives no gradient, where classes of other tasks don't compete."""
-    if len(labels) == 1:
-        warnings.warn(
-            f"experience {experience} has the single class {labels[0]} and nothing to tell it "
-            f"from: cross-entropy is 0 and trains nothing; the class is learned only as far as "
-            f"the method keeps statistics",
-            stacklevel=3,
-        )
 
 
 def whole_stream(experience: Any) -> list[Any]:

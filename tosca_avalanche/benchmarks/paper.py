@@ -12,12 +12,12 @@ from torchvision.datasets import CIFAR100
 from tosca_avalanche.backbones.transforms import Transforms
 from tosca_avalanche.benchmarks.archive import opened
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages, as_is, class_incremental
-from tosca_avalanche.benchmarks.images import class_folders
 from tosca_avalanche.benchmarks.published import PUBLISHED, TOTALS
 from tosca_avalanche.benchmarks.registry import register_stream
 from tosca_avalanche.benchmarks.tree import ImageTree, found_in, read_tree
 from tosca_avalanche.errors import StreamError
 from tosca_avalanche.files import cache_root, locked
+from tosca_avalanche.images import class_folders
 
 _KEYS = """
 

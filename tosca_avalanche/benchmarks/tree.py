@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tosca_avalanche.benchmarks.archive import opened
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages
-from tosca_avalanche.benchmarks.images import bad_images, class_folders, image_files, read_image
 from tosca_avalanche.benchmarks.split import SEED, SHARE, seeded_split
 from tosca_avalanche.errors import StreamError
+from tosca_avalanche.images import bad_images, class_folders, image_files, read_image
 
 LAYOUT = (
     "expected ROOT/train/CLASS/IMAGE and ROOT/test/CLASS/IMAGE, or without test images "

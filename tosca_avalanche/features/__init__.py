@@ -1,17 +1,21 @@
 """Features of frozen backbones: identity of images, views, extraction, and the store."""
 
 from tosca_avalanche.features.extract import feature_batches, stored_features
-from tosca_avalanche.features.identity import image_key, salted, transform_key
+from tosca_avalanche.features.identity import image_key, source_key, transform_key
+from tosca_avalanche.features.loaders import EpochOrder, FeatureData, FeatureLoader
 from tosca_avalanche.features.store import FeatureSpace, FeatureStore
 from tosca_avalanche.features.views import SeededViews
 
 __all__ = [
+    "EpochOrder",
+    "FeatureData",
+    "FeatureLoader",
     "FeatureSpace",
     "FeatureStore",
     "SeededViews",
     "feature_batches",
     "image_key",
-    "salted",
+    "source_key",
     "stored_features",
     "transform_key",
 ]

@@ -48,6 +48,17 @@ def salted(key: bytes, salt: str) -> bytes:
     return hashlib.blake2b(key + salt.encode(), digest_size=KEY_BYTES).digest()
 
 
+def source_key(source: Any, load: Callable[[Any], Any]) -> bytes | None:
+    """Return the key of an image's source together with the function that decodes it.
+
+    None where the function has no name of its own: two lambdas share theirs.
+    """
+    name = f"{getattr(load, '__module__', '')}.{getattr(load, '__qualname__', '<')}"
+    if "<" in name:
+        return None
+    return salted(image_key(source), f"{name} {getattr(load, 'version', 0)}")
+
+
 def transform_key(transform: Callable[[Any], Any], like: Any) -> tuple[str, bool]:
     """Return a key of what a transform does, and whether it is random.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,6 +52,9 @@ class ToscaNet(IncrementalNet):
     :param seed: seed of every initial value; task t's values do not depend on earlier draws.
     """
 
+    task_parts: tuple[str, ...] = ("bank.luca",)
+    """Tensors PREFIX.t.NAME of the state, for these prefixes, are task t's own."""
+
     def __init__(
         self,
         backbone: FrozenBackbone,
@@ -80,6 +84,8 @@ class ToscaNet(IncrementalNet):
         self.head_init, self.old_rows, self.scale_init = head_init, old_rows, scale_init
         self.ce_scope, self.selection, self.seed = ce_scope, selection, seed
         self.bank = ModuleBank()
+        self.sigmas: list[float] = []
+        """The head's scale at the end of each task, so that the newest ones can be taken back."""
 
     def build(self, dim: int) -> None:
         """Make the head."""
@@ -107,6 +113,7 @@ class ToscaNet(IncrementalNet):
         """Store the task's prototypes as its rows and freeze its module."""
         self.set_prototypes(prototypes)
         self.bank.freeze()
+        self.sigmas.append(self.head.sigma.item())
         if self.head.sigma <= 0:
             warnings.warn(
                 f"the head's scale sigma is {self.head.sigma.item():.3g} after task "
@@ -114,6 +121,15 @@ class ToscaNet(IncrementalNet):
                 f"the learning rate, or start with a larger scale_init",
                 stacklevel=2,
             )
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what was learned, see :meth:`IncrementalNet.state`."""
+        tensors, rest = super().state()
+        return tensors, {**rest, "sigmas": [*self.sigmas]}
+
+    def take_shape(self, rest: dict[str, Any]) -> None:
+        """Take back the scales of the earlier tasks, where the state has them."""
+        self.sigmas = [*rest.get("sigmas", [])]
 
     def classify(self, z: Tensor, task_ids: Tensor | None = None) -> Tensor:
         """Return outputs [B, width] for features z [B, d].

@@ -12,11 +12,11 @@ from avalanche.training.plugins.evaluation import default_evaluator
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
+from torch.optim.lr_scheduler import LRScheduler
 
-from tosca_avalanche.benchmarks.experience import classes_of, warn_of_one_class
-from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.benchmarks.experience import classes_of
 from tosca_avalanche.features import FeatureStore
+from tosca_avalanche.learner.recipe import cosine_schedule, refuse_bad_loss, warn_of_one_class
 from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
 from tosca_avalanche.strategies.cached import FeatureCache
 from tosca_avalanche.strategies.checkpoint import Checkpointed
@@ -164,7 +164,7 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
 
     def default_scheduler(self, optimizer: Optimizer, epochs: int) -> LRScheduler:
         """Return the method's own scheduler: cosine per epoch down to 1e-8."""
-        return CosineAnnealingLR(optimizer, T_max=max(1, epochs), eta_min=1e-8)
+        return cosine_schedule(optimizer, epochs)
 
     def _after_training_epoch(self, **kwargs: Any) -> None:
         if self.scheduler is not None:
@@ -182,12 +182,9 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
 
     def backward(self) -> None:
         """Refuse a loss that is not finite before it spoils the weights."""
-        if not torch.isfinite(self.loss).all():
-            raise TrainingError(
-                f"the loss became {self.loss.item()} in experience {self.task}, "
-                f"epoch {self.clock.train_exp_epochs}, batch {self.clock.train_epoch_iterations}; "
-                f"lower the learning rate or look at the images of that batch"
-            )
+        clock = self.clock
+        place = f"experience {self.task}, epoch {clock.train_exp_epochs}"
+        refuse_bad_loss(self.loss, f"{place}, batch {clock.train_epoch_iterations}")
         super().backward()
 
 

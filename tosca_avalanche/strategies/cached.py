@@ -14,10 +14,11 @@ from torch import Tensor
 from tosca_avalanche.backbones import FrozenBackbone
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages
 from tosca_avalanche.features import (
+    FeatureData,
     FeatureStore,
     SeededViews,
     image_key,
-    salted,
+    source_key,
     stored_features,
     transform_key,
 )
@@ -25,15 +26,6 @@ from tosca_avalanche.seeding import seeded_globals
 from tosca_avalanche.strategies.leaves import single_leaf
 
 VIEW_SEED = 0
-
-
-@dataclass
-class FeatureData:
-    """A data set as features: z [N, d], y [N], and task labels [N] where the items have them."""
-
-    z: Tensor
-    y: Tensor
-    t: Tensor | None
 
 
 @dataclass
@@ -194,9 +186,9 @@ class FeatureCache:
 def _source_key(leaf: Any, i: int) -> bytes:
     """Return the key of an item's file or pixels, together with the function that decodes them."""
     if isinstance(leaf, LabelledImages):
-        name = f"{getattr(leaf.load, '__module__', '')}.{getattr(leaf.load, '__qualname__', '<')}"
-        if "<" not in name:  # two lambdas share a name: what they give tells them apart
-            return salted(image_key(leaf.sources[i]), f"{name} {getattr(leaf.load, 'version', 0)}")
+        key = source_key(leaf.sources[i], leaf.load)
+        if key is not None:
+            return key
     return image_key(leaf[i][0])
 
 

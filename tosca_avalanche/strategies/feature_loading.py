@@ -10,10 +10,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tosca_avalanche.backbones import FrozenBackbone
-from tosca_avalanche.features import SeededViews, feature_batches
+from tosca_avalanche.features import (
+    EpochOrder,
+    FeatureData,
+    FeatureLoader,
+    SeededViews,
+    feature_batches,
+)
 from tosca_avalanche.seeding import derive_seed, generator
-from tosca_avalanche.strategies.cached import FeatureCache, FeatureData
-from tosca_avalanche.strategies.loaders import EpochOrder, FeatureLoader
+from tosca_avalanche.strategies.cached import FeatureCache
 
 
 class FeatureLoading:

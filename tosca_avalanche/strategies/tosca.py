@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from tosca_avalanche.backbones import load_backbone
+from tosca_avalanche.errors import InputError
+from tosca_avalanche.learner.folder import Saved, read_model, write_model
+from tosca_avalanche.learner.labels import Labels
+from tosca_avalanche.learner.parts import SETTINGS, put_together, take_apart
+from tosca_avalanche.learner.recipe import EVAL_BATCH, Recipe
 from tosca_avalanche.modules import ToscaNet
 from tosca_avalanche.plugins.luca import LuCAPlugin
 from tosca_avalanche.strategies.base import FrozenBackboneStrategy
@@ -60,7 +67,7 @@ class TOSCAStrategy(FrozenBackboneStrategy):
         weight_decay: float = 0.0,
         train_epochs: int = 20,
         train_mb_size: int = 48,
-        eval_mb_size: int | None = 48,
+        eval_mb_size: int | None = EVAL_BATCH,
         plugins: Any = None,
         seed: int = 0,
         **common: Any,
@@ -80,6 +87,8 @@ class TOSCAStrategy(FrozenBackboneStrategy):
         )
         luca = LuCAPlugin(l1=l1, sparsity=sparsity, eval_mb_size=eval_mb_size or train_mb_size)
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+        self.l1, self.sparsity = l1, sparsity
+        self.labels, self._mark = Labels(), ""
         super().__init__(
             model=net,
             train_epochs=train_epochs,
@@ -90,9 +99,76 @@ class TOSCAStrategy(FrozenBackboneStrategy):
             **common,
         )
 
+    @property
+    def recipe(self) -> Recipe:
+        """The present settings of training one task."""
+        rates = (self.lr, self.momentum, self.weight_decay)
+        return Recipe(*rates, self.train_epochs, self.train_mb_size, self.l1, self.sparsity)
+
     def default_optimizer(self, parameters: list[nn.Parameter]) -> Optimizer:
         """Return the authors' SGD."""
-        return SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
+        return self.recipe.optimizer(parameters)
+
+    def save(
+        self,
+        folder: str | Path,
+        names: Mapping[int, str] | Sequence[str] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write what was learned into a folder that ``ToscaClassifier.load`` reads as well.
+
+        One file per task: those that lie there already stay as they are. Call it between
+        experiences, as often as you like.
+
+        :param names: class names by label, such as ``benchmark.class_names``.
+        :param overwrite: replace another model that the folder holds.
+        :raises ModelError: the folder holds another model, or can't be written.
+        """
+        old = self.labels
+        text = isinstance(next(iter(old.by_number.values()), 0), str)
+        by_number = {c: old.by_number.get(c, str(c) if text else c) for c in self.model.classes}
+        named = dict(old.names)
+        if names is not None:
+            try:
+                named |= {by_number[c]: str(names[c]) for c in by_number}
+            except (KeyError, IndexError) as error:
+                raise InputError(
+                    f"names has no name for one of the labels {sorted(by_number)[:20]}"
+                ) from error
+        self.labels = Labels(by_number, named)
+        model = Saved(self.model, self.recipe, self.labels, self._mark)
+        self._mark = write_model(folder, model, overwrite)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        model: nn.Module | None = None,
+        *,
+        weights: str | Path | None = None,
+        device: str | torch.device = "cpu",
+        **settings: Any,
+    ) -> TOSCAStrategy:
+        """Return a strategy that goes on where :meth:`save` or ``ToscaClassifier.save`` left off.
+
+        :param model: the backbone it was learned on, where that can't be loaded by name.
+        :param weights: file of the named backbone's weights, where it had one.
+        :param settings: further keywords of the strategy, over those of the model; its
+            evaluator, plugins, optimiser and store are not part of a model.
+        :raises ModelError: no model, a newer format, a file that is missing or altered,
+            another backbone.
+        """
+        own = None if model is None else load_backbone(model)
+        saved = read_model(folder, own, weights=weights, device=device)
+        renamed = {"epochs": "train_epochs", "batch_size": "train_mb_size"}
+        recipe = {renamed.get(name, name): value for name, value in vars(saved.recipe).items()}
+        parts = take_apart(saved.net)
+        known = {**parts.settings, **recipe, **settings}
+        strategy = cls(model=saved.net.backbone, device=device, **known)
+        parts.settings = {name: getattr(strategy.model, name) for name in SETTINGS}
+        strategy.model = put_together(parts, saved.net.backbone)
+        strategy.labels, strategy._mark = saved.labels, saved.mark
+        return strategy
 
     def task_ids(self) -> Tensor | None:
         """Return the task in which each image's true class was learned: the oracle's knowledge.

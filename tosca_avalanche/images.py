@@ -67,6 +67,11 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def images_below(folder: Path) -> list[Path]:
+    """Return the image files of a folder and of the folders in it, sorted, hidden ones left out."""
+    return image_files(folder) + [p for inner in class_folders(folder) for p in images_below(inner)]
+
+
 def bad_images(paths: list[Path]) -> list[Path]:
     """Return those of the files that can't be decoded; reads them all."""
     bad = []

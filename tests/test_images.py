@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tosca_avalanche.benchmarks.images import read_image
 from tosca_avalanche.errors import StreamError
+from tosca_avalanche.images import read_image
 
 
 def saved(path, image, **options):

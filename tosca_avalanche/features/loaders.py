@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from tosca_avalanche.seeding import generator
-from tosca_avalanche.strategies.cached import FeatureData
+
+
+@dataclass
+class FeatureData:
+    """A data set as features: z [N, d], y [N], and task labels [N] where the items have them."""
+
+    z: Tensor
+    y: Tensor
+    t: Tensor | None = None
 
 
 class EpochOrder(Sampler[int]):
