@@ -71,6 +71,9 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
         ce_scope: str = "seen",
         scale_init: float = 1.0,
         selection: str = "entropy",
+        rows: str = "prototype",
+        projection: int = 2000,
+        ridge_weight: float = 30.0,
         epochs: int = 20,
         batch_size: int = 48,
         lr: float = 0.025,
@@ -87,6 +90,7 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
         self.bottleneck, self.norm, self.flow, self.first_init = bottleneck, norm, flow, first_init
         self.head_init, self.old_rows, self.ce_scope = head_init, old_rows, ce_scope
         self.scale_init, self.selection, self.seed = scale_init, selection, seed
+        self.rows, self.projection, self.ridge_weight = rows, projection, ridge_weight
         self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
         self.momentum, self.weight_decay, self.l1, self.sparsity = (
             momentum,

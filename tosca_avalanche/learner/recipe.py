@@ -84,16 +84,26 @@ class Recipe:
             net.bank.current.soft_threshold(lr * self.l1)
 
     def finish(self, net: ToscaNet, batches: Batches) -> None:
-        """Store the task's prototypes and freeze its module."""
-        net.finish_task(self.prototypes(net, batches()))
+        """Store the task's prototypes and statistics, and freeze its module."""
+        net.finish_task(self.prototypes(net, batches(), net.observe))
 
     @staticmethod
     @torch.no_grad()
-    def prototypes(net: ToscaNet, batches: Iterable[Sequence[Tensor]]) -> Tensor:
-        """Return the mean L(z) [classes, d] of each class of the newest task."""
+    def prototypes(
+        net: ToscaNet,
+        batches: Iterable[Sequence[Tensor]],
+        observe: Callable[[Tensor, Tensor], None] | None = None,
+    ) -> Tensor:
+        """Return the mean L(z) [classes, d] of each class of the newest task.
+
+        :param observe: also called with each batch of features and labels.
+        """
         means = ClassMeans(net.backbone.embed_dim)
         for z, y, *_ in batches:
-            means.update(net.bank.current(z.to(net.device)), y)
+            z = z.to(net.device)
+            means.update(net.bank.current(z), y)
+            if observe is not None:
+                observe(z, y)
         return means.mean(net.task_classes[-1])
 
     def learn(self, net: ToscaNet, data: FeatureData, progress: bool | None = None) -> None:

@@ -15,17 +15,21 @@ from tosca_avalanche.modules.bank import ModuleBank
 from tosca_avalanche.modules.cosine_head import HEAD_INITS, CosineHead
 from tosca_avalanche.modules.incremental import IncrementalNet
 from tosca_avalanche.modules.luca import LuCA
+from tosca_avalanche.modules.router import Router
 from tosca_avalanche.seeding import generator
 from tosca_avalanche.selection import (
     SELECTIONS,
     batch_vote,
     entropy,
+    own_log_posterior,
+    route,
     select_entropy,
     select_oracle,
 )
 
 # numbers in the largest array of an evaluation step: 8 MB in single precision
 PART_NUMBERS = 2**21
+ROWS = ("prototype", "trained")
 
 
 class ToscaNet(IncrementalNet):
@@ -48,7 +52,13 @@ class ToscaNet(IncrementalNet):
         of the "task".
     :param scale_init: sigma at the start.
     :param selection: "entropy" per image (default, the paper's words), "entropy-batch"
-        (the authors' code; leaks the task), "oracle" (needs task ids; a ceiling).
+        (the authors' code; leaks the task), "oracle" (needs task ids; a ceiling),
+        "gaussian-ridge" per image (:func:`~tosca_avalanche.selection.route`): statistics of
+        the frozen features score the classes, see :class:`Router`, and each module its own.
+    :param rows: head rows of a finished task: "prototype", the mean L(z) of each class
+        (the paper), or "trained", as training left them.
+    :param projection: random features of the router's ridge regression, see :class:`Router`.
+    :param ridge_weight: weight of that regression.
     :param seed: seed of every initial value; task t's values do not depend on earlier draws.
     """
 
@@ -68,6 +78,9 @@ class ToscaNet(IncrementalNet):
         ce_scope: str = "seen",
         scale_init: float = 1.0,
         selection: str = "entropy",
+        rows: str = "prototype",
+        projection: int = 2000,
+        ridge_weight: float = 30.0,
         seed: int = 0,
     ) -> None:
         super().__init__(backbone)
@@ -75,21 +88,31 @@ class ToscaNet(IncrementalNet):
             ("ce_scope", ce_scope, ("seen", "task")),
             ("selection", selection, SELECTIONS),
             ("head_init", head_init, HEAD_INITS),
+            ("rows", rows, ROWS),
         ):
             if value not in allowed:
                 raise ValueError(f"ToscaNet: {name}={value!r} is unknown; choose one of {allowed}")
         LuCA(1, bottleneck, norm, flow, first_init)  # refuses bad values now, not at the first task
         CosineHead(1, scale_init, old_rows)
+        Router(1, min(1, projection), ridge_weight)
         self.bottleneck, self.norm, self.flow, self.first_init = bottleneck, norm, flow, first_init
         self.head_init, self.old_rows, self.scale_init = head_init, old_rows, scale_init
         self.ce_scope, self.selection, self.seed = ce_scope, selection, seed
+        self.rows, self.projection, self.ridge_weight = rows, projection, ridge_weight
         self.bank = ModuleBank()
         self.sigmas: list[float] = []
         """The head's scale at the end of each task, so that the newest ones can be taken back."""
 
+    @property
+    def routed(self) -> bool:
+        """True where the selection rule keeps statistics of the features."""
+        return self.selection == "gaussian-ridge"
+
     def build(self, dim: int) -> None:
-        """Make the head."""
+        """Make the head, and the router where the selection rule has one."""
         self.head = CosineHead(dim, self.scale_init, self.old_rows)
+        if self.routed:
+            self.router = Router(dim, self.projection, self.ridge_weight, self.seed)
 
     def grow(self, labels: list[int]) -> None:
         """Add a fresh module (no warm start) and the task's head rows; freeze earlier modules."""
@@ -104,14 +127,22 @@ class ToscaNet(IncrementalNet):
         )
         self.bank.add(module.to(self.device))
         self.head.grow(len(labels), self.head_init, generator(self.seed, "head", t))
+        if self.routed:
+            self.router.grow(len(set(labels) - set(self.classes)))
+
+    def observe(self, z: Tensor, y: Tensor) -> None:
+        """Add a finished task's features [B, d] with labels [B] to the router's statistics."""
+        if self.routed:
+            self.router.update(z, self.positions(y))
 
     def set_prototypes(self, prototypes: Tensor) -> None:
         """Make ``prototypes`` [classes of the newest task, d] (by increasing label) its rows."""
         self.head.set_last_rows(prototypes)
 
     def finish_task(self, prototypes: Tensor) -> None:
-        """Store the task's prototypes as its rows and freeze its module."""
-        self.set_prototypes(prototypes)
+        """Store the task's prototypes as its rows, unless they stay trained; freeze its module."""
+        if self.rows == "prototype":
+            self.set_prototypes(prototypes)
         self.bank.freeze()
         self.sigmas.append(self.head.sigma.item())
         if self.head.sigma <= 0:
@@ -156,6 +187,11 @@ class ToscaNet(IncrementalNet):
             ids = task_ids.split(size)
         chosen, modules_of = [], []
         for part, part_ids in zip(z.split(size), ids, strict=False):
+            if self.routed:
+                scores, modules = self.routed_scores(part)
+                chosen.append(scores)
+                modules_of.append(modules)
+                continue
             logits = self.module_logits(part)
             if part_ids is None:
                 modules = select_entropy(logits)
@@ -169,8 +205,19 @@ class ToscaNet(IncrementalNet):
     def part_size(self, z: Tensor) -> int:
         """Return how many images to take at once to keep all modules' logits small."""
         widest = max(z.shape[1], len(self.row_labels))
+        if self.routed:  # the router whitens every image once for each class
+            widest = max(widest, z.shape[1] * len(self.classes) // self.n_tasks)
         return max(1, PART_NUMBERS // (self.n_tasks * widest))
 
     def module_logits(self, z: Tensor) -> Tensor:
         """Return every module's logits over the seen classes, [T, B, C], for features [B, d]."""
         return self.merge_rows(self.head(self.bank(z)))
+
+    def routed_scores(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores [B, C] and the module that answers [B] of the routed rule."""
+        tasks = [t for t, labels in enumerate(self.task_classes) for _ in labels]
+        rows = own_log_posterior(self.head(self.bank(z)), torch.tensor(tasks, device=z.device))
+        position = {label: i for i, label in enumerate(self.classes)}
+        classes = torch.tensor([position[c] for c in self.row_labels], device=z.device)
+        scores, best = route(self.router(z), rows, classes)
+        return scores, torch.tensor(tasks, device=z.device)[best]

@@ -62,6 +62,9 @@ class TOSCAStrategy(FrozenBackboneStrategy):
         ce_scope: str = "seen",
         scale_init: float = 1.0,
         selection: str = "entropy",
+        rows: str = "prototype",
+        projection: int = 2000,
+        ridge_weight: float = 30.0,
         lr: float = 0.025,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
@@ -83,6 +86,9 @@ class TOSCAStrategy(FrozenBackboneStrategy):
             ce_scope=ce_scope,
             scale_init=scale_init,
             selection=selection,
+            rows=rows,
+            projection=projection,
+            ridge_weight=ridge_weight,
             seed=seed,
         )
         luca = LuCAPlugin(l1=l1, sparsity=sparsity, eval_mb_size=eval_mb_size or train_mb_size)
