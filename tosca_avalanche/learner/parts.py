@@ -71,6 +71,7 @@ def put_together(parts: Parts, backbone: FrozenBackbone) -> ToscaNet:
         new = len(rows) if net.old_rows == "trainable" else len(parts.tasks[-1][ROWS])
         tensors["head.frozen_rows"], tensors["head.new_rows"] = rows.split([len(rows) - new, new])
     net.restore(tensors, parts.rest)
+    net.passed_before -= backbone.images_passed  # those of this object are counted there
     net.bank.freeze()
     return net.to(backbone.device).eval()
 
