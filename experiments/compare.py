@@ -3,7 +3,7 @@
 ``python -m experiments.compare stream=digits methods=[tosca,simplecil] seeds=[1993,1994]``
 
 Own keys: ``methods``, ``seeds`` and ``selections`` (protocols of the methods that have
-one, default [entropy]). All other keys are those of ``experiments.run``; a ``method.``
+one; by default the method's own). All other keys are those of ``experiments.run``; a ``method.``
 key goes to the methods that have it, ``ease.train_epochs=5`` to EASE alone.
 """
 
@@ -37,7 +37,7 @@ from tosca_avalanche.strategies import find_strategy
 OWN_KEYS = {
     "methods": ["tosca", "simplecil"],
     "seeds": [1993],
-    "selections": ["entropy"],
+    "selections": [None],
 }
 
 

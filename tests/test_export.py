@@ -147,3 +147,17 @@ def test_without_the_extra_the_package_to_install_is_named(backbone, tmp_path, m
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ExportError, match=r"'onnxscript': pip install 'tosca_avalanche\[onnx\]'"):
         export_onnx(trained(backbone), tmp_path / "n.onnx", inputs="features")
+
+
+@pytest.mark.parametrize("tasks", [((3, 0), (7, 1)), ((3, 0), (7, 3))])
+def test_the_routed_rule_in_one_graph(backbone, tmp_path, tasks):
+    net = trained(backbone, tasks, selection="gaussian-ridge", projection=50)
+    z = features(200) + torch.tensor([0, 3, 1, 7]).repeat(50).unsqueeze(1)
+    for t, labels in enumerate(tasks):
+        own = features(40) + torch.tensor(labels).repeat(20).unsqueeze(1)
+        net.observe(own + t, torch.tensor(labels).repeat(20))
+    found = export_onnx(net, tmp_path / "head.onnx", inputs="features")
+    assert found.inputs == 20 and found.near_ties == 0 and found.largest_difference < 1e-3
+    outputs, modules = run(tmp_path / "head.onnx", z)
+    np.testing.assert_allclose(outputs, net.classify(z).detach().numpy(), rtol=1e-4, atol=1e-3)
+    assert modules.tolist() == net.last_modules.tolist() and set(modules.tolist()) == {0, 1}

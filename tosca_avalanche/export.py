@@ -41,17 +41,17 @@ class ToscaGraph(nn.Module):
     def __init__(self, net: ToscaNet, inputs: str) -> None:
         super().__init__()
         self.net, self.inputs = net, inputs
-        self.answer = RULES[net.selection]
+        self.answer, self.doubt = RULES[net.selection]
         first = dict(net.bank.luca[0].named_parameters())
         self.stacked = {
             name: torch.stack([m.get_parameter(name).detach() for m in net.bank.luca])
             for name in first
         }
 
-    def module_logits(self, z: Tensor) -> Tensor:
-        """Return every module's logits over the seen classes, [T, B, C]."""
-        every = functional_call(self.net.bank.luca[0], self.stacked, (z,))
-        return self.net.merge_rows(self.net.head(every))
+    def row_logits(self, z: Tensor) -> Tensor:
+        """Return every module's logits of every row, [T, B, R]."""
+        every: Tensor = self.net.head(functional_call(self.net.bank.luca[0], self.stacked, (z,)))
+        return every
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs [B, width] and the chosen module [B]."""
@@ -62,15 +62,34 @@ class ToscaGraph(nn.Module):
 
 def answer_entropy(graph: ToscaGraph, z: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logits [B, C] of the module of lowest entropy, ties to the lowest, and it [B]."""
-    logits = graph.module_logits(z)
+    logits = graph.net.merge_rows(graph.row_logits(z))
     modules = select_entropy(logits)
     index = modules.reshape(1, -1, 1).expand(1, -1, logits.shape[2])
     return logits.gather(0, index).squeeze(0), modules
 
 
-# a rule joins by a function of tensors alone: (graph, features) -> class logits, module
-RULES: dict[str, Callable[[ToscaGraph, Tensor], tuple[Tensor, Tensor]]] = {
-    "entropy": answer_entropy
+def answer_routed(graph: ToscaGraph, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores [B, C] of router and modules, and the module of the best class [B]."""
+    return graph.net.routed_scores(z, graph.row_logits(z))
+
+
+def entropies(graph: ToscaGraph, z: Tensor) -> Tensor:
+    """Return each module's entropy [T, B]."""
+    return entropy(graph.net.module_logits(z))
+
+
+def shortfalls(graph: ToscaGraph, z: Tensor) -> Tensor:
+    """Return how far below zero each task's best class scores, [T, B]."""
+    scores = graph.net.classify(z)
+    return torch.stack([-scores[:, own].amax(dim=1) for own in graph.net.task_classes])
+
+
+Answer = Callable[[ToscaGraph, Tensor], tuple[Tensor, Tensor]]
+# a rule joins by two functions of tensors alone: (graph, features) -> class logits, module, and
+# (graph, features) -> what the chosen module has least of, by which near ties are known
+RULES: dict[str, tuple[Answer, Callable[[ToscaGraph, Tensor], Tensor]]] = {
+    "entropy": (answer_entropy, entropies),
+    "gaussian-ridge": (answer_routed, shortfalls),
 }
 
 
@@ -81,8 +100,8 @@ class ExportCheck:
     :param path: the file.
     :param inputs: how many inputs were compared, in batches of several sizes.
     :param largest_difference: between the outputs of inputs answered by the same module.
-    :param near_ties: inputs answered by another module because two modules' entropies are
-        the same but for rounding.
+    :param near_ties: inputs answered by another module because two modules are equally
+        good but for rounding.
     """
 
     path: Path
@@ -135,7 +154,10 @@ def export_onnx(
         net.cpu().eval()
         graph = ToscaGraph(net, inputs).eval()
         with torch.no_grad():
-            net.merge_rows(net.head(given.new_zeros(1, net.backbone.embed_dim).cpu()))  # its index
+            # the index of the rows and the router's solution are made once, outside the graph
+            blank = given.new_zeros(1, net.backbone.embed_dim).cpu()
+            net.merge_rows(net.head(blank))
+            net.classify(blank)
             found: list[ExportCheck] = []
 
             def write(temporary: Path) -> None:
@@ -226,14 +248,14 @@ def _check(
         assert graph.net.last_modules is not None
         own = graph.net.last_modules.numpy()
         same = own == modules
-        uncertain = entropy(graph.net.module_logits(z)).numpy()
+        uncertain = graph.doubt(graph, z).numpy()
         image = np.arange(len(batch))
         gap = np.abs(uncertain[modules, image] - uncertain[own, image])
         if (gap > tolerance).any():
             i = int(gap.argmax())
             raise ExportError(
                 f"the file chooses module {modules[i]} for example {i}, torch module {own[i]}, "
-                f"whose entropies are {gap[i]:.3g} apart; {target} was not written"
+                f"which is {gap[i]:.3g} better; {target} was not written"
             )
         ties, compared = ties + int((~same).sum()), compared + len(batch)
         difference = np.abs(outputs - expected)[same]

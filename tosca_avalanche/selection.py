@@ -77,11 +77,11 @@ def own_log_posterior(row_logits: Tensor, task_of_row: Tensor) -> Tensor:
     :param task_of_row: [R], the task of each row.
     :return: [B, R]: log softmax over the rows of task t of module t's logits, for row r of t.
     """
-    out = row_logits.new_empty(row_logits.shape[1:])
-    for t in range(len(row_logits)):
-        own = task_of_row == t
-        out[:, own] = torch.log_softmax(row_logits[t][:, own], dim=1)
-    return out
+    tasks, images, _ = row_logits.shape
+    foreign = torch.arange(tasks, device=task_of_row.device).unsqueeze(1) != task_of_row
+    total = row_logits.masked_fill(foreign.unsqueeze(1), -torch.inf).logsumexp(dim=2)
+    own = row_logits.gather(0, task_of_row.expand(1, images, -1)).squeeze(0)
+    return own - total[task_of_row].T
 
 
 def route(router: Tensor, own_rows: Tensor, class_of_row: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ from tosca_avalanche.strategies import (
     L2PStrategy,
     MOSStrategy,
     RanPACStrategy,
+    RoutedTOSCAStrategy,
     SimpleCILStrategy,
     SLDAStrategy,
     TOSCAStrategy,
@@ -47,6 +48,10 @@ METHODS = {
     "simplecil": (SimpleCILStrategy, {}),
     "slda": (SLDAStrategy, {}),
     "tosca": (TOSCAStrategy, {"train_epochs": 3, "train_mb_size": 8, "lr": 0.1}),
+    "tosca_routed": (
+        RoutedTOSCAStrategy,
+        {"train_epochs": 3, "train_mb_size": 8, "projection": 100},
+    ),
 }
 PROMPTS = ("codaprompt", "dualprompt", "l2p")
 NEED_A_VIT = (*PROMPTS, "aper", "ease", "mos", "ranpac")

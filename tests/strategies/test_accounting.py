@@ -69,6 +69,11 @@ STORED = {
     "simplecil": [n * (D + 1) for n in (2, 4, 5)],
     "slda": [n * (D + 1) + D * D for n in (2, 4, 5)],
     "tosca": [t * LUCA + n * D + 1 for t, n in ((1, 2), (2, 4), (3, 5))],
+    # head rows; count, sum and products of each class; random features and their products
+    "tosca_routed": [
+        t * LUCA + n * D + 1 + n * (1 + D + D * D) + 100 * (D + 100 + n)
+        for t, n in ((1, 2), (2, 4), (3, 5))
+    ],
 }
 TRAINED = {
     "aper": [SET + 2 * D + 1, 0, 0],
@@ -84,6 +89,7 @@ TRAINED = {
     "simplecil": [0, 0, 0],
     "slda": [0, 0, 0],
     "tosca": [LUCA + 2 * D + 1, LUCA + 2 * D + 1, LUCA + D + 1],
+    "tosca_routed": [LUCA + 2 * D + 1, LUCA + 2 * D + 1, LUCA + D + 1],
 }
 
 

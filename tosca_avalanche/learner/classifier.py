@@ -92,12 +92,8 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
         self.scale_init, self.selection, self.seed = scale_init, selection, seed
         self.rows, self.projection, self.ridge_weight = rows, projection, ridge_weight
         self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
-        self.momentum, self.weight_decay, self.l1, self.sparsity = (
-            momentum,
-            weight_decay,
-            l1,
-            sparsity,
-        )
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self.l1, self.sparsity = l1, sparsity
         self.store, self.cache, self.device = store, cache, device
         self._mark = ""
         self._own_store: tuple[Any, FeatureStore] | None = None

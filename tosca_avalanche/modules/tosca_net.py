@@ -188,7 +188,7 @@ class ToscaNet(IncrementalNet):
         chosen, modules_of = [], []
         for part, part_ids in zip(z.split(size), ids, strict=False):
             if self.routed:
-                scores, modules = self.routed_scores(part)
+                scores, modules = self.routed_scores(part, self.head(self.bank(part)))
                 chosen.append(scores)
                 modules_of.append(modules)
                 continue
@@ -213,10 +213,13 @@ class ToscaNet(IncrementalNet):
         """Return every module's logits over the seen classes, [T, B, C], for features [B, d]."""
         return self.merge_rows(self.head(self.bank(z)))
 
-    def routed_scores(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores [B, C] and the module that answers [B] of the routed rule."""
+    def routed_scores(self, z: Tensor, row_logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores [B, C] and the module that answers [B] of the routed rule.
+
+        :param row_logits: [T, B, R], every module's logits of every row.
+        """
         tasks = [t for t, labels in enumerate(self.task_classes) for _ in labels]
-        rows = own_log_posterior(self.head(self.bank(z)), torch.tensor(tasks, device=z.device))
+        rows = own_log_posterior(row_logits, torch.tensor(tasks, device=z.device))
         position = {label: i for i, label in enumerate(self.classes)}
         classes = torch.tensor([position[c] for c in self.row_labels], device=z.device)
         scores, best = route(self.router(z), rows, classes)

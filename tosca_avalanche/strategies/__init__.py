@@ -22,6 +22,7 @@ from tosca_avalanche.strategies.ranpac import RanPACStrategy  # noqa: E402
 from tosca_avalanche.strategies.simplecil import SimpleCILStrategy  # noqa: E402
 from tosca_avalanche.strategies.slda import SLDAStrategy  # noqa: E402
 from tosca_avalanche.strategies.tosca import TOSCAStrategy  # noqa: E402
+from tosca_avalanche.strategies.tosca_routed import RoutedTOSCAStrategy  # noqa: E402
 
 __all__ = [
     "APERStrategy",
@@ -35,6 +36,7 @@ __all__ = [
     "L2PStrategy",
     "MOSStrategy",
     "RanPACStrategy",
+    "RoutedTOSCAStrategy",
     "SLDAStrategy",
     "SimpleCILStrategy",
     "TOSCAStrategy",

@@ -16,4 +16,4 @@ class JointStrategy(Cumulative, TOSCAStrategy):
     lie above. The ceiling for all methods is :class:`JointFinetuneStrategy`.
     """
 
-    fixed_keys = ("selection",)  # of one module there is no choice
+    fixed_keys = ("selection", "projection", "ridge_weight")  # of one module there is no choice

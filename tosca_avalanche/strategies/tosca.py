@@ -35,6 +35,8 @@ class TOSCAStrategy(FrozenBackboneStrategy):
       task. "oracle" knows the task: a ceiling.
     - ``head_init="uniform"``, ``old_rows="frozen"``, ``first_init="xavier"``; the
       authors' code has "zeros", "trainable", "torch".
+    - ``rows="prototype"`` is theirs; ``selection="gaussian-ridge"`` is ours, see
+      :class:`RoutedTOSCAStrategy`.
     - ``train_views=0`` passes each image through the backbone once; the authors'
       augmentation is ``"fresh"``.
 
