@@ -16,6 +16,7 @@ from tosca_avalanche.learner import Recipe
 from tosca_avalanche.modules import ToscaNet
 from tosca_avalanche.modules.gaussian import SharedGaussian
 from tosca_avalanche.modules.slda_net import SLDANet
+from tosca_avalanche.modules.tosca_net import ROUTED
 from tosca_avalanche.seeding import generator
 from tosca_avalanche.selection import entropy
 
@@ -94,8 +95,8 @@ class Training:
     negatives: str | None = None
 
 
-OWN = {"ce_scope": "task", "scale_init": 16.0}
-TRAINED = {**OWN, "rows": "trained"}
+TRAINED = {key: value for key, value in ROUTED.items() if key != "selection"}
+OWN = {key: value for key, value in TRAINED.items() if key != "rows"}
 TRAININGS = {
     t.name: t
     for t in (

@@ -173,3 +173,16 @@ def test_the_examples_of_the_readme_run(tmp_path, monkeypatch, capsys):
     assert "new/2.png" in capsys.readouterr().out
     for path in (tmp_path / "model").glob("*.safetensors"):
         assert path.read_bytes() == (tmp_path / "by_python" / path.name).read_bytes()
+
+
+def test_the_routed_preset_and_unknown_answers(folders, capsys):
+    first, second, model = folders
+    assert run("fit", first, "--out", model, *FIT, "--preset", "routed") == 0
+    assert run("add", model, second) == 0
+    assert run("show", model) == 0
+    assert "gaussian-ridge" in capsys.readouterr().out
+    assert run("fit", first, "--out", model, *FIT, "--overwrite") == 0
+    assert run("predict", model, first, "--json", "--abstain", "0") == 0
+    assert {r["label"] for r in json.loads(capsys.readouterr().out)} == {"unknown"}
+    assert run("predict", model, first, "--abstain", "-1") == 2
+    assert run("fit", first, "--out", model, "--preset", "best") == 2

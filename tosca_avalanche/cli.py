@@ -51,6 +51,7 @@ def fit(options: argparse.Namespace) -> None:
     from tosca_avalanche.errors import ModelError
     from tosca_avalanche.learner import ToscaClassifier
     from tosca_avalanche.learner.folder import MANIFEST
+    from tosca_avalanche.modules.tosca_net import PRESETS
     from tosca_avalanche.selection import SELECTIONS
 
     if options.selection not in (None, *SELECTIONS) or options.selection == "oracle":
@@ -61,10 +62,9 @@ def fit(options: argparse.Namespace) -> None:
     if (options.out / MANIFEST).exists() and not options.overwrite:
         raise ModelError(f"{options.out} holds a model; add to it, or pass --overwrite")
     names = ("epochs", "batch_size", "lr", "selection", "seed", "device")
-    model = ToscaClassifier(
-        load_backbone(options.backbone, weights=options.weights),
-        **{name: value for name in names if (value := getattr(options, name)) is not None},
-    )
+    own = {name: value for name in names if (value := getattr(options, name)) is not None}
+    backbone = load_backbone(options.backbone, weights=options.weights)
+    model = ToscaClassifier(backbone, **{**PRESETS[options.preset], **own})
     model.fit(options.folder)
     model.save(options.out, overwrite=options.overwrite)
     _say(f"learned {len(model.classes_)} classes; {options.out} is written")
@@ -104,7 +104,7 @@ def predict(options: argparse.Namespace) -> int:
             print(f"tosca-avalanche: error: {error}", file=sys.stderr)
     if not paths:
         print("tosca-avalanche: error: there are no images", file=sys.stderr)
-    labels = model.predict(good).tolist()
+    labels = model.predict(good, options.abstain).tolist()
     surest = model.predict_proba(good).max(axis=1, initial=0).tolist()
     rows = [
         {"image": str(path), "label": label, "name": model.labels.name(label), "probability": p}
@@ -184,6 +184,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=Path, required=True, metavar="MODEL", help="folder to write")
     one.add_argument("--backbone", default="tiny_vit_64", help="default %(default)s")
     one.add_argument("--overwrite", action="store_true", help="replace the model that is there")
+    one.add_argument(
+        "--preset", default="paper", choices=("paper", "routed"), help="settings, default paper"
+    )
     one.add_argument("--epochs", type=_number(int, 0), help="passes over the images of a task")
     one.add_argument("--batch-size", type=_number(int, 1), help="images per step")
     one.add_argument("--lr", type=_number(float, 0), help="learning rate")
@@ -195,6 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     one = _command(commands, "predict", predict)
     one.add_argument("model", type=Path, metavar="MODEL")
     one.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="files or folders")
+    one.add_argument(
+        "--abstain", type=_number(float, 0), metavar="H", help="say unknown above this entropy, 0-1"
+    )
     one.add_argument("--json", action="store_true", help="JSON instead of a table")
     one = _command(commands, "show", show)
     one.add_argument("model", type=Path, metavar="MODEL")

@@ -14,6 +14,7 @@ from experiments.selection_training import TRAININGS, Negatives, evidence, learn
 from tests.conftest import TinyNet, blobs
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.features import FeatureData
+from tosca_avalanche.modules.tosca_net import ROUTED
 
 
 def by_hand():
@@ -104,7 +105,7 @@ def test_the_preset_is_that_of_the_strategy():
     keywords = inspect.signature(RoutedTOSCAStrategy.__init__).parameters
     preset = TRAININGS["+ trained rows (preset)"].settings
     own = {k: p.default for k, p in keywords.items() if p.default is not inspect.Parameter.empty}
-    assert own == {**preset, "selection": "gaussian-ridge"}
+    assert own == {**preset, "selection": "gaussian-ridge"} == ROUTED
 
 
 def test_negatives_make_modules_unsure_of_earlier_classes(tasks):

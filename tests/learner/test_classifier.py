@@ -20,6 +20,7 @@ from tosca_avalanche.benchmarks.class_incremental import LabelledImages, as_is, 
 from tosca_avalanche.errors import InputError, ModelError, TrainingError
 from tosca_avalanche.learner import Recipe
 from tosca_avalanche.learner.parts import SETTINGS
+from tosca_avalanche.modules.tosca_net import ROUTED
 
 pytestmark = pytest.mark.filterwarnings("ignore:No loggers")
 QUICK = {"epochs": 3, "batch_size": 8, "lr": 0.1, "store": None, "seed": 4}
@@ -40,6 +41,7 @@ def trained(tasks=TASKS, **settings):
         {"head_init": "prototype", "ce_scope": "task", "sparsity": "proximal", "l1": 0.01},
         {"old_rows": "trainable", "head_init": "zeros", "first_init": "torch"},
         {"selection": "entropy-batch", "norm": "pre", "bottleneck": 3, "scale_init": 8.0},
+        {**ROUTED, "projection": 50},
     ],
     ids=lambda s: "-".join(map(str, s.values())) or "defaults",
 )

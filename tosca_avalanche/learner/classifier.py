@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,16 @@ from tosca_avalanche.errors import InputError, ModelError
 from tosca_avalanche.features import FeatureData, FeatureStore
 from tosca_avalanche.learner.explanation import Explanation, explanation
 from tosca_avalanche.learner.extraction import features_of
-from tosca_avalanche.learner.folder import Saved, read_model, write_model
 from tosca_avalanche.learner.inputs import labelled, sources_of
 from tosca_avalanche.learner.labels import Label, Labels
 from tosca_avalanche.learner.parts import SETTINGS, put_together, take_apart, without_task
 from tosca_avalanche.learner.recipe import EVAL_BATCH, Recipe, warn_of_one_class
+from tosca_avalanche.learner.stored import Stored
 from tosca_avalanche.modules.tosca_net import ToscaNet
+from tosca_avalanche.uncertainty import answers, fit_temperature
 
 
-class ToscaClassifier(ClassifierMixin, BaseEstimator):
+class ToscaClassifier(Stored, ClassifierMixin, BaseEstimator):
     """TOSCA (TMLR 2026) in scikit-learn's form: one small module per task, chosen per image.
 
     ``ToscaClassifier("tiny_vit_64").add_task(images, labels).predict(images)``. The same
@@ -110,6 +110,7 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
         backbone = load_backbone(self.backbone).to(self.device)
         self.net = ToscaNet(backbone, **{name: getattr(self, name) for name in SETTINGS}).eval()
         self.labels = Labels()
+        self.temperature = 1.0
 
     def _recipe(self) -> Recipe:
         return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
@@ -226,14 +227,40 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
         outputs = [self.net.classify(part).cpu() for part in z.split(EVAL_BATCH)]
         return torch.cat(outputs) if outputs else torch.zeros(0, max(self.net.classes) + 1)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the label of each image [N]; one image gives an array of one."""
-        return self.labels.labels(self._outputs(X).argmax(dim=1).tolist())
+    def predict(self, X: Any, abstain: float | None = None) -> np.ndarray:
+        """Return the label of each image [N]; one image gives an array of one.
+
+        :param abstain: answer "unknown" (-1 where labels are int) for images whose entropy,
+            divided by its largest possible value, is above this: 0 is sure, 1 all alike.
+            It means something after :meth:`calibrate`.
+        """
+        found = answers(self.net, self._outputs(X), abstain=abstain, temperature=self.temperature)
+        return self.labels.labels(found[0].tolist())
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities [N, C] over ``classes_``: the softmax of the module that answers."""
         columns = self.labels.numbers(self.classes_.tolist())
-        return torch.softmax(self._outputs(X)[:, columns].double(), dim=1).numpy()
+        logits = self._outputs(X)[:, columns].double() / self.temperature
+        return torch.softmax(logits, dim=1).numpy()
+
+    def calibrate(self, X: Any, y: Any = None) -> Any:
+        """Fit the temperature of probabilities on images that were not trained on.
+
+        It changes no answer, only how sure it is. Never take test images: see
+        :func:`~tosca_avalanche.uncertainty.fit_temperature`.
+
+        :return: the classifier.
+        """
+        x, wanted = labelled(X, y)
+        classes = self.classes_.tolist()
+        strange = sorted(set(wanted) - set(classes))
+        if strange or not wanted:
+            found_instead = strange[:5] if wanted else "none"
+            raise InputError(f"calibrate needs images of learned classes, got {found_instead}")
+        logits = self._outputs(x)[:, self.labels.numbers(classes)]
+        places = torch.tensor([classes.index(label) for label in wanted])
+        self.temperature = fit_temperature(logits, places)
+        return self
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy on images and labels, see :meth:`add_task` for the forms.
@@ -255,43 +282,3 @@ class ToscaClassifier(ClassifierMixin, BaseEstimator):
         if len(z) != 1:
             raise InputError(f"explain takes one image, got {len(z)}")
         return explanation(self.net, self.labels, self._outputs(z)[0], z, nearest)
-
-    def save(self, folder: str | Path, overwrite: bool = False) -> Any:
-        """Write the model into a folder; files of tasks that lie there already stay as they are.
-
-        :param overwrite: replace another model that the folder holds.
-        :return: the classifier.
-        :raises ModelError: the folder holds another model, or can't be written.
-        """
-        model = Saved(self.net, self._recipe(), self.labels, self._mark)
-        self._mark = write_model(folder, model, overwrite)
-        return self
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        backbone: nn.Module | None = None,
-        *,
-        weights: str | Path | None = None,
-        store: FeatureStore | str | Path | None = "default",
-        cache: bool = True,
-        device: str | torch.device = "cpu",
-    ) -> ToscaClassifier:
-        """Return the classifier that :meth:`save` or ``TOSCAStrategy.save`` wrote.
-
-        :param backbone: the backbone it was learned on, where that can't be loaded by name.
-        :param weights: file of the named backbone's weights, where it had one.
-        :raises ModelError: no model, a newer format, a file that is missing or altered,
-            another backbone.
-        """
-        own = None if backbone is None else load_backbone(backbone)
-        saved = read_model(folder, own, weights=weights, device=device)
-        if saved.net.selection == "oracle":  # a ceiling for experiments, which nobody can serve
-            warnings.warn(f"{folder} has selection='oracle'; 'entropy' is used", stacklevel=2)
-            saved.net.selection = "entropy"
-        settings: dict[str, Any] = {name: getattr(saved.net, name) for name in SETTINGS}
-        settings |= asdict(saved.recipe)
-        model = cls(saved.net.backbone, **settings, store=store, cache=cache, device=device)
-        model.net, model.labels, model._mark = saved.net, saved.labels, saved.mark
-        return model

@@ -46,12 +46,14 @@ class Saved:
     :param recipe: settings of its training.
     :param labels: the user's labels.
     :param mark: SHA-256 of the manifest it came from: tells whether another one wrote since.
+    :param temperature: of its probabilities.
     """
 
     net: ToscaNet
     recipe: Recipe
     labels: Labels
     mark: str = ""
+    temperature: float = 1.0
 
 
 def write_model(folder: str | Path, model: Saved, overwrite: bool = False) -> str:
@@ -116,6 +118,7 @@ def _manifest(folder: Path, model: Saved) -> dict[str, Any]:
         "tasks": tasks,
         "shared": _write_tensors(folder, "shared", parts.shared),
         "rest": parts.rest,
+        "temperature": model.temperature,
     }
 
 
@@ -186,7 +189,7 @@ def read_model(
         },
     )
     net = put_together(Parts(settings, tasks, shared, manifest["rest"]), backbone)
-    return Saved(net, Recipe(**recipe), labels, mark)
+    return Saved(net, Recipe(**recipe), labels, mark, manifest.get("temperature", 1.0))
 
 
 def read_manifest(folder: str | Path) -> tuple[dict[str, Any], str]:

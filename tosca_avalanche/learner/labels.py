@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from tosca_avalanche.errors import InputError
+from tosca_avalanche.uncertainty import UNKNOWN
 
 Label = str | int
 
@@ -60,10 +61,16 @@ class Labels:
         return [number[label] for label in labels]
 
     def labels(self, ids: Sequence[int]) -> np.ndarray:
-        """Return the label of each number: int64, or str."""
+        """Return the label of each number: int64, or str; "unknown" or -1 for ``UNKNOWN``.
+
+        :raises InputError: a class that is called "unknown" or -1, where an answer is unknown.
+        """
         if not len(ids):
             return np.array([], dtype=np.int64)
-        return np.array([self.by_number[int(i)] for i in ids])
+        unknown = "unknown" if isinstance(next(iter(self.by_number.values())), str) else UNKNOWN
+        if UNKNOWN in ids and unknown in self.by_number.values():
+            raise InputError(f"a class is called {unknown!r}, which says that no class fits")
+        return np.array([self.by_number.get(int(i), unknown) for i in ids])
 
     def only(self, ids: Sequence[int]) -> Labels:
         """Return the labels of these numbers alone."""

@@ -30,6 +30,14 @@ from tosca_avalanche.selection import (
 # numbers in the largest array of an evaluation step: 8 MB in single precision
 PART_NUMBERS = 2**21
 ROWS = ("prototype", "trained")
+ROUTED = {
+    "ce_scope": "task",
+    "scale_init": 16.0,
+    "rows": "trained",
+    "selection": "gaussian-ridge",
+}
+"""The settings that are recommended here, ``ToscaNet(backbone, **ROUTED)``: docs/selection.md."""
+PRESETS: dict[str, dict[str, Any]] = {"paper": {}, "routed": ROUTED}
 
 
 class ToscaNet(IncrementalNet):

@@ -96,7 +96,7 @@ class TOSCAStrategy(FrozenBackboneStrategy):
         luca = LuCAPlugin(l1=l1, sparsity=sparsity, eval_mb_size=eval_mb_size or train_mb_size)
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.l1, self.sparsity = l1, sparsity
-        self.labels, self._mark = Labels(), ""
+        self.labels, self._mark, self.temperature = Labels(), "", 1.0
         super().__init__(
             model=net,
             train_epochs=train_epochs,
@@ -144,7 +144,7 @@ class TOSCAStrategy(FrozenBackboneStrategy):
                     f"names has no name for one of the labels {sorted(by_number)[:20]}"
                 ) from error
         self.labels = Labels(by_number, named)
-        model = Saved(self.model, self.recipe, self.labels, self._mark)
+        model = Saved(self.model, self.recipe, self.labels, self._mark, self.temperature)
         self._mark = write_model(folder, model, overwrite)
 
     @classmethod
@@ -176,6 +176,7 @@ class TOSCAStrategy(FrozenBackboneStrategy):
         parts.settings = {name: getattr(strategy.model, name) for name in SETTINGS}
         strategy.model = put_together(parts, saved.net.backbone)
         strategy.labels, strategy._mark = saved.labels, saved.mark
+        strategy.temperature = saved.temperature
         return strategy
 
     def task_ids(self) -> Tensor | None:
