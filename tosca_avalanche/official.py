@@ -96,6 +96,11 @@ def from_official(
         raise _misshapen(first_path, names[narrow], first[names[narrow]], "[r, d]")
     bottleneck = len(first[names[narrow]])
     net = ToscaNet(backbone, bottleneck=bottleneck, **settings)
+    if net.routed:
+        raise ImportedModelError(
+            f"selection={net.selection!r} needs statistics of training features, which these files "
+            f"don't have; choose another rule"
+        )
     counts = _check_shapes(tasks, names, LuCA(backbone.embed_dim, bottleneck, **variant), rows)
     order = [*range(sum(counts))] if class_order is None else [int(c) for c in class_order]
     if len(order) != sum(counts) or len(set(order)) != len(order):
