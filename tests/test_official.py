@@ -200,8 +200,8 @@ def test_folders_that_do_not_fit(backbone, tmp_path, tasks):
         from_official(two, backbone, class_order=[0, 1])
     with pytest.raises(ImportedModelError, match="'W9'"):
         from_official(two, backbone, keys={"W9": "x"})
-    with pytest.raises(ImportedModelError, match="gaussian-ridge.*statistics"):
-        from_official(tmp_path, backbone, selection="gaussian-ridge")
+    with pytest.raises(ImportedModelError, match="needs statistics of training"):
+        from_official(two, backbone, selection="gaussian-ridge")
     with pytest.raises(ImportedModelError, match="rows='all'"):
         from_official(two, backbone, rows="all")
 
