@@ -27,7 +27,7 @@ from tosca_avalanche.strategies import FrozenBackboneStrategy, find_strategy, st
 # set by the run itself, not by a method's or a stream's keys
 _NOT_METHOD_KEYS = {
     "self", "model", "optimizer", "scheduler", "criterion", "device", "plugins", "evaluator",
-    "eval_every", "peval_mode", "seed", "common", "store", "cache",
+    "eval_every", "peval_mode", "seed", "store", "cache",
 }  # fmt: skip
 _NOT_STREAM_KEYS = {"transforms", "class_order_seed"}
 
@@ -126,7 +126,7 @@ def _fields(function: Any, leave_out: set[str]) -> list[tuple[str, Any, Any]]:
     return [
         (key, _plain(hints.get(key, Any)), field(**_default(p)))
         for key, p in inspect.signature(function).parameters.items()
-        if key not in leave_out
+        if key not in leave_out and p.kind is not inspect.Parameter.VAR_KEYWORD
     ]
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from experiments.config import compose, register_configs, to_settings
 from experiments.identity import identity, protocol_of, run_path
+from tosca_avalanche.strategies import strategy_names
 
 register_configs()
 
@@ -60,3 +61,9 @@ def test_protocols_and_paths():
 def test_where_results_go_is_no_part_of_a_runs_identity():
     a, b = settings("results_root=a", "overwrite=true"), settings("results_root=b")
     assert identity(a) == identity(b)
+
+
+@pytest.mark.parametrize("name", strategy_names())
+def test_every_method_has_a_default_for_all_its_keys(name):
+    method = to_settings(compose([f"method={name}"]))["method"]
+    assert method["name"] == name and "common" not in method and "others" not in method

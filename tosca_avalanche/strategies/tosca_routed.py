@@ -36,7 +36,7 @@ class RoutedTOSCAStrategy(TOSCAStrategy):
         scale_init: float = 16.0,
         rows: str = "trained",
         selection: str = "gaussian-ridge",
-        **others: Any,
+        **common: Any,
     ) -> None:
         super().__init__(
             model=model,
@@ -44,5 +44,5 @@ class RoutedTOSCAStrategy(TOSCAStrategy):
             scale_init=scale_init,
             rows=rows,
             selection=selection,
-            **others,
+            **common,
         )
