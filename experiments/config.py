@@ -201,9 +201,17 @@ def _check_keys(config: DictConfig, overrides: list[str]) -> None:
         key = override.partition("=")[0].lstrip("+~").partition("@")[0]
         if "=" not in override or key.startswith(("hydra", "stream.args.")) or key in known:
             continue
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = max(sorted(known), key=lambda other: _closeness(key, other))
+        hint = f"did you mean {near!r}? " if _closeness(key, near) > 0.5 else ""
         raise ValueError(f"unknown key {key!r}: {hint}`--cfg job` lists all keys")
+
+
+def _closeness(key: str, other: str) -> float:
+    """Return how near two keys are, 0 to 1; a word of a longer name counts nearly as much."""
+    name, known = key.rpartition(".")[2], other.rpartition(".")[2]
+    words = [(name, word) for word in known.split("_")]
+    ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in [*words, (key, other)]]
+    return max(0.9 * max(ratios[:-1]), ratios[-1])
 
 
 def _flat(value: Any, key: str = "") -> list[str]:
