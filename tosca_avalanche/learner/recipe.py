@@ -157,6 +157,20 @@ def refuse_bad_loss(loss: Tensor, place: str) -> None:
         )
 
 
+def refuse_bad_values(values: Tensor, what: str, place: str) -> Tensor:
+    """Return values [B, ...] as they are, where all are finite.
+
+    :raises TrainingError: names the place and the image's position in the batch.
+    """
+    good = torch.isfinite(values).flatten(1).all(dim=1)
+    if not good.all():
+        raise TrainingError(
+            f"{what} is not finite in {place}, image {int((~good).nonzero()[0])} of the batch; look "
+            f"at that image's pixels, or at the learning rate"
+        )
+    return values
+
+
 def warn_of_one_class(labels: Sequence[int | str], task: int) -> None:
     """Say that a single class gives no gradient, where classes of other tasks don't compete."""
     if len(labels) == 1:
