@@ -21,6 +21,7 @@ from tosca_avalanche.learner.recipe import (
     refuse_bad_loss,
     refuse_bad_values,
     warn_of_one_class,
+    warn_of_one_task,
 )
 from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
 from tosca_avalanche.strategies.cached import FeatureCache
@@ -190,9 +191,21 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
         refuse_bad_loss(self.loss, self.place())
         super().backward()
 
+    def _before_eval(self, **kwargs: Any) -> None:
+        self._answers: list[tuple[Tensor, Tensor]] = []
+        super()._before_eval(**kwargs)
+
     def _after_eval_forward(self, **kwargs: Any) -> None:
         refuse_bad_values(self.mb_output, "an output", self.place())
+        self._answers.append((self.mb_output.argmax(dim=1).cpu(), self.mb_y.cpu()))
         super()._after_eval_forward(**kwargs)
+
+    def _after_eval(self, **kwargs: Any) -> None:
+        super()._after_eval(**kwargs)
+        answers, self._answers = self._answers, []
+        if answers and self.model.n_tasks > 1:
+            given, right = (torch.cat(part) for part in zip(*answers, strict=True))
+            warn_of_one_task(given.tolist(), right.tolist(), self.model.task_classes)
 
 
 def _as_factory(optimizer: OptimizerLike) -> Callable[[Any], Optimizer] | None:
