@@ -126,7 +126,7 @@ def _fields(function: Any, leave_out: set[str]) -> list[tuple[str, Any, Any]]:
     return [
         (key, _plain(hints.get(key, Any)), field(**_default(p)))
         for key, p in inspect.signature(function).parameters.items()
-        if key not in leave_out
+        if key not in leave_out and p.kind is not inspect.Parameter.VAR_KEYWORD
     ]
 
 

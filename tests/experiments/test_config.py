@@ -4,6 +4,7 @@ import pytest
 
 from experiments.config import compose, register_configs, to_settings
 from experiments.identity import identity, protocol_of, run_path
+from tosca_avalanche.strategies import strategy_names
 
 register_configs()
 
@@ -60,3 +61,8 @@ def test_protocols_and_paths():
 def test_where_results_go_is_no_part_of_a_runs_identity():
     a, b = settings("results_root=a", "overwrite=true"), settings("results_root=b")
     assert identity(a) == identity(b)
+
+
+def test_every_method_can_be_run_by_name():
+    for name in strategy_names():
+        assert settings(f"method={name}")["method"]["name"] == name
