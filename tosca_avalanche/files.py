@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -13,6 +14,8 @@ from typing import Any
 import platformdirs
 
 from tosca_avalanche.errors import RecordError
+
+SEAL = "checksum"
 
 
 def cache_root() -> Path:
@@ -63,13 +66,28 @@ def read_json(path: str | Path) -> dict[str, Any]:
     """Read a JSON object; a damaged file is an error that names it."""
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RecordError(
             f"{path} can't be read as JSON ({error}); delete its folder and run again"
         ) from error
     if not isinstance(value, dict):
         raise RecordError(f"{path} holds no JSON object; delete its folder and run again")
     return value
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with a checksum of its content, for :func:`seal_is_broken`."""
+    return {**value, SEAL: _digest(value)}
+
+
+def seal_is_broken(value: dict[str, Any]) -> bool:
+    """Tell whether a JSON object was changed since it was sealed; False where it has no seal."""
+    return SEAL in value and value[SEAL] != _digest({k: v for k, v in value.items() if k != SEAL})
+
+
+def _digest(value: dict[str, Any]) -> str:
+    plain = json.loads(json.dumps(value))  # keys become text, tuples lists
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

@@ -38,6 +38,9 @@ def read_image(path: Path) -> Image.Image:
     """
     try:
         with Image.open(path) as image:
+            pixels, most = image.width * image.height, Image.MAX_IMAGE_PIXELS
+            if most is not None and pixels > most:
+                raise ValueError(f"it claims {image.width} x {image.height} pixels")
             return to_rgb(image)
     except Exception as error:  # Pillow's plugins raise many kinds
         raise StreamError(

@@ -87,7 +87,7 @@ def _read(place: Path) -> tuple[set[str], set[str]]:
     try:
         written = json.loads(place.read_text(encoding="utf-8"))
         return {str(p) for p in written["images"]}, {str(p) for p in written["test"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StreamError(
             f"the split {place} can't be read ({error}); delete this one file to split anew"
         ) from error

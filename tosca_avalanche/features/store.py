@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tosca_avalanche.errors import StoreError
+from tosca_avalanche.errors import RecordError, StoreError
 from tosca_avalanche.files import atomic_write, cache_root, locked, read_json, write_json
 
 KEY_BYTES = 16
@@ -186,7 +186,7 @@ def open_shard(path: Path, record: np.dtype | None = None) -> np.ndarray | None:
     """Map a shard into memory; None where its content is not what its name says."""
     try:
         shard = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except Exception:  # a damaged header gives many kinds
         return None
     if shard.ndim != 1 or (record is not None and shard.dtype != record):
         return None
@@ -211,8 +211,12 @@ def spaces(root: str | Path | None = None) -> list[dict[str, Any]]:
     out = []
     for mark in sorted(top.glob("*/space.json")):
         shards = sorted(mark.parent.glob("shard-*.npy"))
-        description = read_json(mark)
-        record = int(description["dim"]) * np.dtype(description["dtype"]).itemsize + KEY_BYTES
+        try:
+            description = read_json(mark)
+            names = [str(description[k]) for k in ("backbone", "view", "dtype")]
+            record = int(description["dim"]) * np.dtype(names[2]).itemsize + KEY_BYTES
+        except (KeyError, TypeError, ValueError, RecordError) as error:
+            raise StoreError(f"{mark} is damaged ({error}); delete its folder") from error
         bytes_ = sum(s.stat().st_size for s in shards)
         out.append(
             {

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from tosca_avalanche.backbones import FrozenBackbone, load_backbone
 from tosca_avalanche.errors import ModelError
-from tosca_avalanche.files import atomic_write, locked, write_json
+from tosca_avalanche.files import SEAL, atomic_write, locked, seal_is_broken, sealed, write_json
 from tosca_avalanche.learner.labels import Labels
 from tosca_avalanche.learner.parts import ROWS, SETTINGS, Parts, put_together, take_apart
 from tosca_avalanche.learner.recipe import Recipe
@@ -74,7 +74,7 @@ def write_model(folder: str | Path, model: Saved, overwrite: bool = False) -> st
                     f"overwrite=True to replace it"
                 )
             manifest = _manifest(folder, model)
-            write_json(path, manifest)
+            write_json(path, sealed(manifest))
             wanted = {entry["file"] for entry in (*manifest["tasks"], manifest["shared"])}
             for old in folder.iterdir():
                 if _STALE.fullmatch(old.name) or (
@@ -151,6 +151,20 @@ def read_model(
         another backbone.
     """
     folder = Path(folder)
+    try:
+        return _read_model(folder, backbone, weights, device)
+    except ModelError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(
+            f"{folder / MANIFEST} does not describe a model ({type(error).__name__}: {error}); put "
+            f"it back from a copy"
+        ) from error
+
+
+def _read_model(
+    folder: Path, backbone: FrozenBackbone | None, weights: str | Path | None, device: Any
+) -> Saved:
     while True:
         manifest, mark = read_manifest(folder)
         try:
@@ -169,6 +183,11 @@ def read_model(
             own[ROWS] = rows
     settings = _known("settings", manifest["settings"], SETTINGS, folder)
     recipe = _known("recipe", manifest["recipe"], [f.name for f in fields(Recipe)], folder)
+    if seal_is_broken(manifest):
+        raise ModelError(
+            f"{folder / MANIFEST} was altered or damaged: its {SEAL} does not fit; put it back "
+            f"from a copy of the model, or, where the change was meant, take the {SEAL} out"
+        )
     if backbone is None:
         backbone = _backbone_of(manifest["backbone"], weights, folder)
     backbone.to(device)
@@ -204,7 +223,7 @@ def read_manifest(folder: str | Path) -> tuple[dict[str, Any], str]:
         form, version = manifest["format"], manifest["format_version"]
     except OSError as error:
         raise ModelError(f"{folder} holds no model: there is no {MANIFEST} ({error})") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{path} is no manifest of a model ({error})") from error
     if form != FORMAT or not isinstance(version, int):
         raise ModelError(f"{path} is no manifest of a model: its format is {form!r} {version!r}")

@@ -157,6 +157,21 @@ def refuse_bad_loss(loss: Tensor, place: str) -> None:
         )
 
 
+def refuse_bad_values(values: Tensor, what: str, place: str) -> Tensor:
+    """Return values [B, ...] as they are, where all are finite.
+
+    :raises TrainingError: names the place and the image's position in the batch.
+    """
+    good = torch.isfinite(values).flatten(1).all(dim=1)
+    if not good.all():
+        first = int((~good).nonzero()[0])
+        raise TrainingError(
+            f"{what} is not finite in {place}, image {first} of the batch; look at that image's "
+            f"pixels, or at the learning rate"
+        )
+    return values
+
+
 def warn_of_one_class(labels: Sequence[int | str], task: int) -> None:
     """Say that a single class gives no gradient, where classes of other tasks don't compete."""
     if len(labels) == 1:
@@ -164,6 +179,27 @@ def warn_of_one_class(labels: Sequence[int | str], task: int) -> None:
             f"task {task} has the single class {labels[0]} and nothing to tell it from: "
             f"cross-entropy is 0 and trains nothing; the class is learned only as far as the "
             f"method keeps statistics",
+            stacklevel=3,
+        )
+
+
+def warn_of_one_task(
+    given: Sequence[int], right: Sequence[int], task_classes: Sequence[Sequence[int]]
+) -> None:
+    """Say that images of several tasks all got answers of one: a collapse, no fault of the data.
+
+    :param given: label answered for each image.
+    :param right: its own label.
+    :param task_classes: labels of each task.
+    """
+    task_of = {label: t for t, labels in enumerate(task_classes) for label in labels}
+    answered = {task_of[label] for label in given if label in task_of}
+    tested = {task_of[label] for label in right if label in task_of}
+    if len(answered) == 1 and len(tested) > 1:
+        warnings.warn(
+            f"all {len(given)} answers are classes of task {answered.pop()} though the images are "
+            f"images of {len(tested)} tasks: the choice between tasks has collapsed; look at the "
+            f"learning rate and at how earlier tasks keep their scale, not at the data",
             stacklevel=3,
         )
 

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from tosca_avalanche.errors import TrainingError
 from tosca_avalanche.modules.gaussian import shrunk
 from tosca_avalanche.modules.projection import RidgeProjection
 from tosca_avalanche.modules.prototypes import ClassSums
@@ -68,11 +69,24 @@ class ClassGaussians(ClassSums):
         own = (counts / (counts + len(shared))).view(-1, 1, 1)
         return (1 - own) * shared + own * (raw / counts.clamp_min(1).view(-1, 1, 1))
 
+    def _factors(self) -> Tensor:
+        """Return Cholesky factors [C, d, d]; rounding gets as much more variance as it takes."""
+        covariances = self.covariances()
+        diagonals = covariances.diagonal(dim1=1, dim2=2)
+        floor = torch.finfo(torch.float32).eps * diagonals.mean(dim=1).clamp_min(1e-12)
+        for _ in range(20):
+            factors, failed = torch.linalg.cholesky_ex(covariances)
+            if not failed.any():
+                return factors
+            diagonals += torch.where(failed > 0, floor, 0.0).unsqueeze(1)
+            floor = 10 * floor
+        raise TrainingError("the covariances of the features are not finite; look at the images")
+
     @torch.no_grad()
     def solve(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return whitening matrices [C, d, d], whitened means [C, d] and offsets [C]."""
         if self._solved is None:
-            factors = torch.linalg.cholesky(self.covariances())
+            factors = self._factors()
             eye = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device)
             white = torch.linalg.solve_triangular(factors, eye, upper=False)
             offsets = -factors.diagonal(dim1=1, dim2=2).log().sum(dim=1)

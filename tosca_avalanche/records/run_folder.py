@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tosca_avalanche.errors import RecordError
-from tosca_avalanche.files import atomic_write, read_json, write_json
+from tosca_avalanche.files import atomic_write, read_json, seal_is_broken, sealed, write_json
 from tosca_avalanche.records.rows import COLUMNS
+
+_AGAIN = "delete its folder and run again"
 
 
 class RunFolder:
@@ -43,7 +47,7 @@ class RunFolder:
         """
         if not self.path.is_dir():
             return False
-        found = read_json(self.path / "run.json").get("configuration")
+        found = _unbroken(self.path / "run.json").get("configuration")
         differing = _differences(found, self.settings)
         if differing:
             raise RecordError(
@@ -56,8 +60,9 @@ class RunFolder:
         """Keep the state after ``done`` tasks; the earlier state stays until this one is whole."""
         name = f"state-{done}.safetensors"
         atomic_write(self.partial / name, lambda p: save_file(tensors, str(p)))
-        state = {"settings": self.settings, "done": done, "tensors": name, "rest": rest}
-        write_json(self.partial / "state.json", state)
+        digest = _sha256(self.partial / name)
+        state = {"settings": self.settings, "done": done, "tensors": name, "sha256": digest}
+        write_json(self.partial / "state.json", sealed({**state, "rest": rest}))
         for old in self.partial.glob("state-*.safetensors"):
             if old.name != name:
                 old.unlink()
@@ -65,11 +70,16 @@ class RunFolder:
     def load_state(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
         """Return (tasks done, tensors, rest) of an interrupted run of these settings, if any.
 
-        :raises RecordError: an interrupted run of other settings is there, with what differs.
+        :raises RecordError: an interrupted run of other settings is there, with what differs, or
+            a damaged file.
         """
-        if not (self.partial / "state.json").is_file():
+        path = self.partial / "state.json"
+        if not path.is_file():
             return None
-        state = read_json(self.partial / "state.json")
+        state = _unbroken(path)
+        missing = [k for k in ("settings", "done", "tensors", "rest") if k not in state]
+        if missing:
+            raise RecordError(f"{path} is damaged: it has no {missing[0]!r}; {_AGAIN}")
         differing = _differences(state["settings"], self.settings)
         if differing:
             raise RecordError(
@@ -77,7 +87,14 @@ class RunFolder:
                 f"done: {'; '.join(differing[:5])}. Choose another results_root or label, or pass "
                 f"overwrite=true to give it up"
             )
-        return state["done"], load_file(self.partial / state["tensors"]), state["rest"]
+        tensors = self.partial / Path(str(state["tensors"])).name
+        try:
+            damaged = state.get("sha256", _sha256(tensors)) != _sha256(tensors)
+            if not damaged:
+                return state["done"], load_file(tensors), state["rest"]
+        except (OSError, SafetensorError) as error:
+            raise RecordError(f"{tensors} can't be read ({error}); {_AGAIN}") from error
+        raise RecordError(f"{tensors} is damaged: its SHA-256 is another; {_AGAIN}")
 
     def finish(
         self, record: dict[str, Any], rows: list[dict[str, Any]], tables: dict[str, pd.DataFrame]
@@ -88,7 +105,9 @@ class RunFolder:
         frame = pd.DataFrame(rows).reindex(columns=COLUMNS).astype({"eval_task": "Int64"})
         for name, table in {"metrics.csv": frame, **tables}.items():
             atomic_write(staging / name, lambda p, t=table: t.to_csv(p, index=False))  # type: ignore[misc]
-        write_json(staging / "run.json", {**record, "configuration": self.settings})
+        sums = {p.name: _table_sha256(p) for p in sorted(staging.glob("*.csv"))}
+        whole = {**record, "configuration": self.settings, "tables": sums}
+        write_json(staging / "run.json", sealed(whole))
         if self.path.is_dir():
             replaced = self.partial / "replaced"
             shutil.rmtree(replaced, ignore_errors=True)
@@ -100,7 +119,7 @@ class RunFolder:
         """Forget an interrupted run of other settings; keep one of these."""
         try:
             self.load_state()
-        except RecordError:
+        except RecordError:  # or damaged: of no more use
             self.discard()
 
     def discard(self) -> None:
@@ -109,8 +128,19 @@ class RunFolder:
 
 
 def read_metrics(path: str | Path) -> pd.DataFrame:
-    """Read a ``metrics.csv``; blank values are NaN in the frame, n = 0 tells undefined ones."""
+    """Read a ``metrics.csv``; blank values are NaN in the frame, n = 0 tells undefined ones.
+
+    :raises RecordError: no such table, or not the one that the ``run.json`` beside it knows.
+    """
+    path = Path(path)
+    record = path.with_name("run.json")
+    known = _unbroken(record).get("tables", {}).get(path.name) if record.is_file() else None
     try:
+        if known is not None and _table_sha256(path) != known:
+            raise RecordError(
+                f"{path} is damaged or was changed: its SHA-256 is not the one that run.json "
+                f"gives; put it back, or {_AGAIN}"
+            )
         frame = pd.read_csv(path, dtype={"eval_task": "Int64", "run_id": str})
     except (OSError, ValueError) as error:
         raise RecordError(f"{path} can't be read as a metrics table: {error}") from error
@@ -118,6 +148,24 @@ def read_metrics(path: str | Path) -> pd.DataFrame:
     if missing:
         raise RecordError(f"{path} has no column {missing[0]!r}; it is no metrics table of a run")
     return frame
+
+
+def _unbroken(path: Path) -> dict[str, Any]:
+    value = read_json(path)
+    if seal_is_broken(value):
+        raise RecordError(
+            f"{path} is damaged or was changed: its checksum does not fit; put it back, or {_AGAIN}"
+        )
+    return value
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _table_sha256(path: Path) -> str:
+    # git may turn line ends over
+    return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
 
 
 def _differences(found: Any, wanted: dict[str, Any]) -> list[str]:

@@ -16,7 +16,13 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from tosca_avalanche.benchmarks.experience import classes_of
 from tosca_avalanche.features import FeatureStore
-from tosca_avalanche.learner.recipe import cosine_schedule, refuse_bad_loss, warn_of_one_class
+from tosca_avalanche.learner.recipe import (
+    cosine_schedule,
+    refuse_bad_loss,
+    refuse_bad_values,
+    warn_of_one_class,
+    warn_of_one_task,
+)
 from tosca_avalanche.modules.incremental import IncrementalNet, pad_outputs
 from tosca_avalanche.strategies.cached import FeatureCache
 from tosca_avalanche.strategies.checkpoint import Checkpointed
@@ -182,10 +188,24 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
 
     def backward(self) -> None:
         """Refuse a loss that is not finite before it spoils the weights."""
-        clock = self.clock
-        place = f"experience {self.task}, epoch {clock.train_exp_epochs}"
-        refuse_bad_loss(self.loss, f"{place}, batch {clock.train_epoch_iterations}")
+        refuse_bad_loss(self.loss, self.place())
         super().backward()
+
+    def _before_eval(self, **kwargs: Any) -> None:
+        self._answers: list[tuple[Tensor, Tensor]] = []
+        super()._before_eval(**kwargs)
+
+    def _after_eval_forward(self, **kwargs: Any) -> None:
+        refuse_bad_values(self.mb_output, "an output", self.place())
+        self._answers.append((self.mb_output.argmax(dim=1).cpu(), self.mb_y.cpu()))
+        super()._after_eval_forward(**kwargs)
+
+    def _after_eval(self, **kwargs: Any) -> None:
+        super()._after_eval(**kwargs)
+        answers, self._answers = self._answers, []
+        if answers and self.model.n_tasks > 1:
+            given, right = (torch.cat(part) for part in zip(*answers, strict=True))
+            warn_of_one_task(given.tolist(), right.tolist(), self.model.task_classes)
 
 
 def _as_factory(optimizer: OptimizerLike) -> Callable[[Any], Optimizer] | None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tosca_avalanche.backbones import FrozenBackbone
+from tosca_avalanche.errors import TrainingError
 from tosca_avalanche.features import (
     EpochOrder,
     FeatureData,
@@ -17,6 +18,7 @@ from tosca_avalanche.features import (
     SeededViews,
     feature_batches,
 )
+from tosca_avalanche.learner.recipe import refuse_bad_values
 from tosca_avalanche.seeding import derive_seed, generator
 from tosca_avalanche.strategies.cached import FeatureCache
 
@@ -28,11 +30,25 @@ class FeatureLoading:
     attributes. All orders and views come from private generators of (seed, task, epoch).
     """
 
+    clock: Any
+    experience: Any
+    is_training: bool
     cache: FeatureCache | None
     train_views: int | str
     seed: int
     task: int
     _on_features = False
+
+    def place(self, in_step: bool = True) -> str:
+        """Say where training or evaluation is.
+
+        :param in_step: name epoch and batch too; outside a step there is none.
+        """
+        number = getattr(self.experience, "current_experience", self.task)
+        if not self.is_training:
+            return f"test experience {number}"
+        step = f"epoch {self.clock.train_exp_epochs}, batch {self.clock.train_epoch_iterations}"
+        return f"experience {number}" + (f", {step}" if in_step else "")
 
     @property
     def views_now(self) -> int | str:
@@ -103,13 +119,16 @@ class FeatureLoading:
         """
         if self.cache is None:
             return None
-        return self.cache.get(
-            extractors or self.model.extractors,
-            dataset,
-            view=view,
-            batch_size=self.eval_mb_size,
-            num_workers=num_workers,
-        )
+        try:
+            return self.cache.get(
+                extractors or self.model.extractors,
+                dataset,
+                view=view,
+                batch_size=self.eval_mb_size,
+                num_workers=num_workers,
+            )
+        except TrainingError as error:
+            raise TrainingError(f"{self.place(in_step=False)}: {error}") from error
 
     def feature_batches(
         self, dataset: Any, extractors: Sequence[FrozenBackbone] | None = None
@@ -121,7 +140,10 @@ class FeatureLoading:
         extractors = list(extractors or self.model.extractors)
         data = self.features(dataset, extractors=extractors)
         if data is None:
-            yield from feature_batches(extractors, dataset, batch_size=self.eval_mb_size)
+            try:
+                yield from feature_batches(extractors, dataset, batch_size=self.eval_mb_size)
+            except TrainingError as error:
+                raise TrainingError(f"{self.place(in_step=False)}: {error}") from error
             return
         for z, y, *_ in FeatureLoader([data], self.eval_mb_size):
             yield z.to(self.device), y
@@ -167,4 +189,7 @@ class FeatureLoading:
 
     def batch_features(self) -> Tensor:
         """Return the features [B, D] of the batch: ``mb_x`` itself where the store gave it."""
-        return self.mb_x if self._on_features else self.model.features(self.mb_x)
+        if self._on_features:  # they were looked at when they were made
+            return self.mb_x
+        z = self.model.features(self.mb_x)
+        return refuse_bad_values(z, "a feature", self.place())
