@@ -44,7 +44,7 @@ class RunFolder:
         if not self.path.is_dir():
             return False
         found = read_json(self.path / "run.json").get("configuration")
-        differing = _differences(found, self.settings)
+        differing = differences(found, self.settings)
         if differing:
             raise RecordError(
                 f"{self.path} holds results of other settings: {'; '.join(differing[:5])}. Choose "
@@ -70,7 +70,7 @@ class RunFolder:
         if not (self.partial / "state.json").is_file():
             return None
         state = read_json(self.partial / "state.json")
-        differing = _differences(state["settings"], self.settings)
+        differing = differences(state["settings"], self.settings)
         if differing:
             raise RecordError(
                 f"{self.partial} holds an interrupted run of other settings, {state['done']} tasks "
@@ -120,7 +120,7 @@ def read_metrics(path: str | Path) -> pd.DataFrame:
     return frame
 
 
-def _differences(found: Any, wanted: dict[str, Any]) -> list[str]:
+def differences(found: Any, wanted: dict[str, Any]) -> list[str]:
     """Return which settings differ, of those that both have.
 
     A key that only one of them has came or went with a version of this package, whose new
