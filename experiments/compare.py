@@ -19,18 +19,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import compose, method_schema, register_configs, to_settings
+from experiments.figures import method_figures, stream_figures
 from experiments.identity import run_path
 from experiments.run import execute
 from tosca_avalanche.errors import ToscaError
 from tosca_avalanche.files import atomic_write, write_text
-from tosca_avalanche.metrics import expected_calibration_error
-from tosca_avalanche.plots import (
-    plot_accuracy,
-    plot_forgetting,
-    plot_heatmap,
-    plot_reliability,
-    plot_selection,
-)
 from tosca_avalanche.records import read_metrics, summarise, table
 from tosca_avalanche.strategies import find_strategy
 
@@ -98,53 +91,11 @@ def report(folders: list[Path], out: Path) -> pd.DataFrame:
     )
     write_text(out / "summary.md", text + "\n")
     print("\n" + text + "\n")
-    plot_accuracy(frame, out / "accuracy.png")
-    if frame["after_task"].max() > 0:
-        plot_forgetting(frame, out / "forgetting.png")
+    stream_figures(frame, summary, out)
     for (method, protocol), runs in frame.groupby(["method", "protocol"]):
         mine = [f for f in folders if f.parent.name == protocol and f.parent.parent.name == method]
-        plot_heatmap(runs, mine[0].parent / "heatmap.png")
-        for what in ("module", "prompt"):
-            _plot_choices(mine, f"{method} ({protocol})", what)
-        _plot_reliability(mine, f"{method} ({protocol})")
+        method_figures(runs, mine, mine[0].parent)
     return summary
-
-
-def _plot_reliability(folders: list[Path], name: str) -> None:
-    """Draw how right the method is over how sure, after the last task, all seeds together."""
-    bins = [pd.read_csv(f / "reliability.csv") for f in folders if _has(f, "reliability")]
-    if bins:
-        last = pd.concat([b[b["after_task"] == b["after_task"].max()] for b in bins])
-        table = last.groupby("bin")[["images", "right", "sum_of_confidence"]].sum().to_numpy()
-        ece = expected_calibration_error(table)
-        assert ece.value is not None  # a run without a test image has no such table
-        title = (
-            f"{name}, after the last task, {_seeds(bins)}\n"
-            f"ECE {100 * ece.value:.1f} points, {ece.n:,} images"
-        )
-        plot_reliability(table, folders[0].parent / "reliability.png", title)
-
-
-def _has(folder: Path, stem: str) -> bool:
-    return (folder / f"{stem}.csv").is_file()
-
-
-def _seeds(runs: list[pd.DataFrame]) -> str:
-    return f"{len(runs)} seed{'s' * (len(runs) > 1)}"
-
-
-def _plot_choices(folders: list[Path], name: str, what: str) -> None:
-    """Draw which modules or prompts the images of each task chose, where there was a choice."""
-    stem = {"module": "selection", "prompt": "prompts"}[what]
-    counts = [pd.read_csv(f / f"{stem}.csv") for f in folders if _has(f, stem)]
-    if not counts:
-        return
-    last = pd.concat(counts)
-    last = last[last["after_task"] == last["after_task"].max()]
-    wide = last.pivot_table(index="task", columns=what, values="count", aggfunc="sum")
-    title = f"{name}, after the last task, {_seeds(counts)}"
-    table = wide.to_numpy().astype(int)
-    plot_selection(table, folders[0].parent / f"{stem}.png", title, what)
 
 
 def main() -> None:

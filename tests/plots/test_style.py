@@ -36,9 +36,9 @@ def test_the_table_goes_beside_the_figure_and_keeps_every_digit(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["a.csv", "a", "a.pdf"])
 def test_another_ending_is_refused(name: str, tmp_path: Path) -> None:
     figure, _ = new_figure(2, 2)
-    with pytest.raises(ValueError, match=r"ends in \.png"):
+    with pytest.raises(ValueError, match=r"ends in \.png or \.svg"):
         save(figure, tmp_path / name)
-    with pytest.raises(ValueError, match=r"ends in \.png"):
+    with pytest.raises(ValueError, match=r"ends in \.png or \.svg"):
         save_table(pd.DataFrame(), tmp_path / name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tosca_avalanche.plots.accuracy import plot_accuracy
+from tosca_avalanche.plots.cost import plot_cost
 from tosca_avalanche.plots.forgetting import plot_forgetting
 from tosca_avalanche.plots.heatmap import plot_heatmap
 from tosca_avalanche.plots.reliability import plot_reliability
@@ -11,6 +12,7 @@ from tosca_avalanche.plots.style import save, save_table
 
 __all__ = [
     "plot_accuracy",
+    "plot_cost",
     "plot_forgetting",
     "plot_heatmap",
     "plot_reliability",

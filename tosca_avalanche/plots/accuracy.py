@@ -8,7 +8,7 @@ import pandas as pd
 
 from tosca_avalanche.plots.lines import draw_lines, line_table
 from tosca_avalanche.plots.series import metric_rows
-from tosca_avalanche.plots.style import png_path, save, save_table
+from tosca_avalanche.plots.style import figure_path, save, save_table
 
 
 def plot_accuracy(frame: pd.DataFrame, path: str | Path) -> Path:
@@ -18,13 +18,13 @@ def plot_accuracy(frame: pd.DataFrame, path: str | Path) -> Path:
     deviation (ddof 1) where there are two or more. A step without test samples is a gap.
 
     :param frame: tidy results of one stream (see ``plots.series``), values as fractions.
-    :param path: where the PNG goes; folders are made.
-    :return: the path of the PNG. The CSV has the columns method, protocol, tasks_learned,
+    :param path: where the figure goes, .png or .svg; folders are made.
+    :return: the path of the figure. The CSV has the columns method, protocol, tasks_learned,
         mean_percent, std_ddof1_percent and n_seeds.
     :raises ValueError: a missing column or metric, mixed streams, several runs or missing steps
-        of a seed, values that are not fractions or all undefined, or a path without .png.
+        of a seed, values that are not fractions or all undefined, or another suffix.
     """
-    path = png_path(path)
+    path = figure_path(path)
     rows = metric_rows(frame, "A_t")
     if rows["value"].isna().all():
         raise ValueError("every value of 'A_t' is undefined: no step has test samples")

@@ -8,7 +8,7 @@ import pandas as pd
 
 from tosca_avalanche.plots.lines import draw_lines, line_table
 from tosca_avalanche.plots.series import COLUMNS, check_columns, metric_rows
-from tosca_avalanche.plots.style import png_path, save, save_table
+from tosca_avalanche.plots.style import figure_path, save, save_table
 
 
 def plot_forgetting(frame: pd.DataFrame, path: str | Path) -> Path:
@@ -18,11 +18,11 @@ def plot_forgetting(frame: pd.DataFrame, path: str | Path) -> Path:
     first one there is nothing to forget.
 
     :param frame: tidy results of one stream (see ``plots.series``), values as fractions.
-    :param path: where the PNG goes; folders are made.
-    :return: the path of the PNG.
+    :param path: where the figure goes, .png or .svg; folders are made.
+    :return: the path of the figure.
     :raises ValueError: as ``plot_accuracy``, or forgetting is defined nowhere, as with one task.
     """
-    path = png_path(path)
+    path = figure_path(path)
     check_columns(frame, COLUMNS)
     if pd.to_numeric(frame["after_task"], errors="coerce").max() == 0:
         raise ValueError("forgetting needs two tasks: the frame has results of the first one only")

@@ -16,7 +16,7 @@ from tosca_avalanche.plots.series import (
     series_label,
     task_index,
 )
-from tosca_avalanche.plots.style import png_path, save, save_table
+from tosca_avalanche.plots.style import figure_path, save, save_table
 
 
 def plot_heatmap(frame: pd.DataFrame, path: str | Path) -> Path:
@@ -27,13 +27,13 @@ def plot_heatmap(frame: pd.DataFrame, path: str | Path) -> Path:
     cells carry their number.
 
     :param frame: tidy results (see ``plots.series``), values as fractions.
-    :param path: where the PNG goes; folders are made.
-    :return: the path of the PNG. The CSV has the columns method, protocol, after_task,
+    :param path: where the figure goes, .png or .svg; folders are made.
+    :return: the path of the figure. The CSV has the columns method, protocol, after_task,
         eval_task, mean_percent and n_seeds (the seeds averaged), one row per cell.
     :raises ValueError: a missing column or metric, several methods, protocols or streams,
         several runs or missing cells of a seed, or values that are not fractions.
     """
-    path = png_path(path)
+    path = figure_path(path)
     check_columns(frame, [*COLUMNS, "eval_task"])
     rows = metric_rows(frame, "acc")
     for column in ("method", "protocol"):

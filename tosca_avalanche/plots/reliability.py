@@ -9,7 +9,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tosca_avalanche.plots.style import PALETTE, empty_figure, png_path, save, save_table, wrapped
+from tosca_avalanche.plots.style import (
+    PALETTE,
+    empty_figure,
+    figure_path,
+    save,
+    save_table,
+    wrapped,
+)
 
 
 def plot_reliability(table: NDArray[np.float64], path: str | Path, title: str) -> Path:
@@ -20,12 +27,12 @@ def plot_reliability(table: NDArray[np.float64], path: str | Path, title: str) -
     has. A bin without images is empty: no samples, not 0 %.
 
     :param table: [bins, 3], as ``metrics.reliability_table`` makes it.
-    :param path: where the PNG goes; folders are made.
-    :return: the path of the PNG. The CSV has the columns bin, low_percent, high_percent,
+    :param path: where the figure goes, .png or .svg; folders are made.
+    :return: the path of the figure. The CSV has the columns bin, low_percent, high_percent,
         images, right_percent and mean_confidence_percent.
     :raises ValueError: not such a table, or one without images.
     """
-    path = png_path(path)
+    path = figure_path(path)
     counts = np.asarray(table, dtype=np.float64)
     if counts.ndim != 2 or counts.shape[1] != 3:
         raise ValueError(

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tosca_avalanche.plots.grid import draw_grid
-from tosca_avalanche.plots.style import png_path, save, save_table
+from tosca_avalanche.plots.style import figure_path, save, save_table
 
 
 def plot_selection(
@@ -23,11 +23,11 @@ def plot_selection(
 
     :param table: [tasks, modules] counts, as ``metrics.selection_table`` makes them.
     :param what: "module" or "prompt", for the axis and the CSV's column.
-    :param path: where the PNG goes; folders are made.
-    :return: the path of the PNG. The CSV has the columns task, WHAT, count and row_percent.
+    :param path: where the figure goes, .png or .svg; folders are made.
+    :return: the path of the figure. The CSV has the columns task, WHAT, count and row_percent.
     :raises ValueError: not a two-dimensional array of integers >= 0 with at least one image.
     """
-    path = png_path(path)
+    path = figure_path(path)
     counts = np.asarray(table)
     if counts.ndim != 2 or counts.dtype.kind not in "iu":
         raise ValueError(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -33,6 +34,7 @@ LINE_STYLES = ("-", "--", "-.", ":")
 UNDEFINED_COLOUR = "#BBBBBB"
 DPI = 150
 MAX_TICKS = 20
+_NO_DATE = {"Date": None}
 # characters of the legend's font that fit on the 7.2-inch figure, beside the line samples
 _LEGEND_WIDTH = {2: 42, 1: 92}
 
@@ -90,27 +92,33 @@ def legend_layout(labels: list[str]) -> tuple[list[str], int, int]:
     return fitted, columns, math.ceil(lines / columns)
 
 
-def png_path(path: str | Path) -> Path:
+def figure_path(path: str | Path) -> Path:
     """Return ``path`` as a Path.
 
-    :raises ValueError: it doesn't end in .png: the numbers go to the same name with .csv.
+    :raises ValueError: it ends in neither .png nor .svg, the kinds of figures that there are.
     """
     path = Path(path)
-    if path.suffix.lower() != ".png":
-        raise ValueError(f"path {str(path)!r}: pass a name that ends in .png")
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise ValueError(f"path {str(path)!r}: pass a name that ends in .png or .svg")
     return path
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write the figure as a PNG of 150 dots per inch, whole or not at all; return its path."""
-    return atomic_write(
-        png_path(path), lambda temporary: figure.savefig(temporary, format="png", dpi=DPI)
-    )
+    """Write the figure, whole or not at all; return its path.
+
+    A PNG has 150 dots per inch. An SVG keeps its text as text, has no date and no random
+    name in it: the same figure is the same file.
+    """
+    path = figure_path(path)
+    if path.suffix.lower() == ".png":
+        return atomic_write(path, lambda p: figure.savefig(p, format="png", dpi=DPI))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tosca"}):
+        return atomic_write(path, lambda p: figure.savefig(p, format="svg", metadata=_NO_DATE))
 
 
 def save_table(frame: pd.DataFrame, path: str | Path) -> Path:
     """Write the numbers of the figure ``path`` beside it, as a CSV file; return the CSV's path."""
     return atomic_write(
-        png_path(path).with_suffix(".csv"),
+        figure_path(path).with_suffix(".csv"),
         lambda temporary: frame.to_csv(temporary, index=False, lineterminator="\n"),
     )

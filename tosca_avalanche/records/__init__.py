@@ -8,18 +8,21 @@ from tosca_avalanche.records.rows import (
     row,
     selection_rows,
 )
-from tosca_avalanche.records.run_folder import RunFolder, read_metrics
-from tosca_avalanche.records.summary import summarise, table
+from tosca_avalanche.records.run_folder import RunFolder, differences, read_metrics
+from tosca_avalanche.records.summary import latex_table, summarise, table, table_cells
 
 __all__ = [
     "COLUMNS",
     "RunFolder",
     "accuracy_rows",
     "calibration_rows",
+    "differences",
     "environment",
+    "latex_table",
     "read_metrics",
     "row",
     "selection_rows",
     "summarise",
     "table",
+    "table_cells",
 ]

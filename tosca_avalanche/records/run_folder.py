@@ -48,7 +48,7 @@ class RunFolder:
         if not self.path.is_dir():
             return False
         found = _unbroken(self.path / "run.json").get("configuration")
-        differing = _differences(found, self.settings)
+        differing = differences(found, self.settings)
         if differing:
             raise RecordError(
                 f"{self.path} holds results of other settings: {'; '.join(differing[:5])}. Choose "
@@ -80,7 +80,7 @@ class RunFolder:
         missing = [k for k in ("settings", "done", "tensors", "rest") if k not in state]
         if missing:
             raise RecordError(f"{path} is damaged: it has no {missing[0]!r}; {_AGAIN}")
-        differing = _differences(state["settings"], self.settings)
+        differing = differences(state["settings"], self.settings)
         if differing:
             raise RecordError(
                 f"{self.partial} holds an interrupted run of other settings, {state['done']} tasks "
@@ -168,7 +168,7 @@ def _table_sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
 
 
-def _differences(found: Any, wanted: dict[str, Any]) -> list[str]:
+def differences(found: Any, wanted: dict[str, Any]) -> list[str]:
     """Return which settings differ, of those that both have.
 
     A key that only one of them has came or went with a version of this package, whose new

@@ -21,6 +21,27 @@ HEADLINE = (
 # the same for every seed: no spread to print
 EXACT = ("params_total", "passes_per_image")
 
+# column title, factor and digits of the metrics that the tables show
+_TABLE = {
+    "A_bar": ("A-bar (%)", 100, 1),
+    "A_last": ("A_last (%)", 100, 1),
+    "forgetting_max": ("forgetting, max form (points)", 100, 1),
+    "selection_acc": ("module selection (%)", 100, 1),
+    "params_total": ("learned numbers", 1, 0),
+    "passes_per_image": ("passes of a new image", 1, 0),
+    "train_s": ("train (s)", 1, 1),
+    "eval_ms_per_image": ("eval (ms/image)", 1, 2),
+}
+_LATEX = {
+    **{letter: rf"\{letter}" for letter in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "≥": r"$\geq$",
+}
+
 
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row per (stream, method, protocol, metric): mean, std (ddof 1), n seeds.
@@ -62,29 +83,50 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def table(summary: pd.DataFrame, protocol: str) -> str:
-    """Return a text table (Markdown) of one protocol; protocols never share a column."""
+def table_cells(summary: pd.DataFrame, protocol: str) -> list[list[str]]:
+    """Return the head and the rows of one protocol's table; protocols never share a column."""
     part = summary[summary["protocol"] == protocol]
-    lines = [
-        "| method | seeds | A-bar (%) | A_last (%) | forgetting, max form (points) | "
-        "module selection (%) | learned numbers | passes of a new image | train (s) | "
-        "eval (ms/image) |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    out = [["method", "seeds", *(head for head, *_ in _TABLE.values())]]
     for method, rows in part.groupby("method", sort=False):
         by = rows.set_index("metric")
         cells = [
-            _cell(by, "A_bar", 100, 1),
-            _cell(by, "A_last", 100, 1),
-            _cell(by, "forgetting_max", 100, 1),
-            _cell(by, "selection_acc", 100, 1),
-            _cell(by, "params_total", 1, 0),
-            _cell(by, "passes_per_image", 1, 0),
-            _cell(by, "train_s", 1, 1),
-            _cell(by, "eval_ms_per_image", 1, 2),
+            _cell(by, metric, factor, digits) for metric, (_, factor, digits) in _TABLE.items()
         ]
-        lines.append(f"| {method} | {int(rows['seeds'].iloc[0])} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        out.append([str(method), str(int(rows["seeds"].iloc[0])), *cells])
+    return out
+
+
+def table(summary: pd.DataFrame, protocol: str) -> str:
+    """Return a text table (Markdown) of one protocol."""
+    head, *rows = table_cells(summary, protocol)
+    return "\n".join(
+        [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        + [f"| {' | '.join(row)} |" for row in rows]
+    )
+
+
+def latex_table(summary: pd.DataFrame, protocol: str, caption: str) -> str:
+    """Return a LaTeX table of one protocol; it needs no package."""
+    lines = [" & ".join(map(_latex, row)) + r" \\" for row in table_cells(summary, protocol)]
+    columns = "l" + "r" * lines[0].count(" & ")
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_latex(caption)}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def _cell(by: pd.DataFrame, metric: str, factor: float, digits: int) -> str:

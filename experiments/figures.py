@@ -1,0 +1,77 @@
+"""The figures of finished runs: those of a stream, and those of one method on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from tosca_avalanche.metrics import expected_calibration_error
+from tosca_avalanche.plots import (
+    plot_accuracy,
+    plot_cost,
+    plot_forgetting,
+    plot_heatmap,
+    plot_reliability,
+    plot_selection,
+)
+
+
+def stream_figures(
+    frame: pd.DataFrame, summary: pd.DataFrame, out: Path, kind: str = "png"
+) -> list[Path]:
+    """Draw accuracy, forgetting and cost of all methods on a stream; return the files.
+
+    :param frame: metrics of the runs; ``summary`` their means, see ``records.summarise``.
+    :param kind: png or svg.
+    """
+    figures = [plot_accuracy(frame, out / f"accuracy.{kind}")]
+    if frame["after_task"].max() > 0:
+        figures.append(plot_forgetting(frame, out / f"forgetting.{kind}"))
+    # colours follow the order of the lines, the same in all three
+    lines = frame[["method", "protocol"]].drop_duplicates()
+    ordered = lines.merge(summary, on=["method", "protocol"])
+    figures.append(plot_cost(ordered, out / f"cost.{kind}"))
+    return figures
+
+
+def method_figures(
+    frame: pd.DataFrame, folders: list[Path], out: Path, kind: str = "png"
+) -> list[Path]:
+    """Draw what there is of one method under one protocol; return the files.
+
+    The heat map of accuracies, which modules or prompts were chosen, and the reliability
+    diagram, the last ones after the last task and over all seeds together.
+
+    :param frame: metrics of its runs; ``folders`` their folders.
+    """
+    name = f"{frame['method'].iloc[0]} ({frame['protocol'].iloc[0]})"
+    figures = [plot_heatmap(frame, out / f"heatmap.{kind}")]
+    for what, stem in (("module", "selection"), ("prompt", "prompts")):
+        if tables := _last_tables(folders, stem):
+            wide = pd.concat(tables).pivot_table(
+                index="task", columns=what, values="count", aggfunc="sum"
+            )
+            title = f"{name}, after the last task, {_seeds(tables)}"
+            counts = wide.to_numpy().astype(int)
+            figures.append(plot_selection(counts, out / f"{stem}.{kind}", title, what))
+    if tables := _last_tables(folders, "reliability"):
+        columns = ["images", "right", "sum_of_confidence"]
+        bins = pd.concat(tables).groupby("bin")[columns].sum().to_numpy()
+        ece = expected_calibration_error(bins)
+        assert ece.value is not None  # a run without a test image has no such table
+        title = (
+            f"{name}, after the last task, {_seeds(tables)}\n"
+            f"ECE {100 * ece.value:.1f} points, {ece.n:,} images"
+        )
+        figures.append(plot_reliability(bins, out / f"reliability.{kind}", title))
+    return figures
+
+
+def _last_tables(folders: list[Path], stem: str) -> list[pd.DataFrame]:
+    tables = [pd.read_csv(f) for d in folders if (f := d / f"{stem}.csv").is_file()]
+    return [t[t["after_task"] == t["after_task"].max()] for t in tables]
+
+
+def _seeds(runs: list[pd.DataFrame]) -> str:
+    return f"{len(runs)} seed{'s' * (len(runs) > 1)}"

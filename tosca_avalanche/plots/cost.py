@@ -1,0 +1,111 @@
+"""What accuracy costs: learned numbers, training time, answering time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tosca_avalanche.plots.series import check_columns
+from tosca_avalanche.plots.style import (
+    empty_figure,
+    figure_path,
+    legend_layout,
+    save,
+    save_table,
+    series_style,
+    wrapped,
+)
+
+COSTS = {
+    "params_total": "learned numbers beside the backbone",
+    "train_s": "training (s, all tasks)",
+    "eval_ms_per_image": "evaluation (ms/image)",
+}
+
+
+def plot_cost(summary: pd.DataFrame, path: str | Path) -> Path:
+    """Draw A_last over each cost, one point per (method, protocol); write PATH and a CSV.
+
+    Means over seeds, with bars of ± 1 standard deviation (ddof 1) where there are two or more.
+    Costs are on a logarithmic scale that begins with 0. A point without a cost is left out.
+
+    :param summary: of one stream, as ``records.summarise`` makes it.
+    :param path: where the figure goes, .png or .svg; folders are made.
+    :return: the path of the figure. The CSV has the columns method, protocol, cost, cost_mean,
+        cost_std_ddof1, A_last_percent, A_last_std_ddof1_percent and n_seeds.
+    :raises ValueError: a missing column, several streams, or no method with accuracy and a cost.
+    """
+    path = figure_path(path)
+    check_columns(summary, ["stream", "method", "protocol", "metric", "mean", "std", "n"])
+    streams = sorted(map(str, summary["stream"].unique()))
+    if len(streams) > 1:
+        raise ValueError(f"the summary mixes the streams {', '.join(streams)}: pass one stream")
+    key = ["method", "protocol"]
+    last = summary[(summary["metric"] == "A_last") & summary["mean"].notna()]
+    costs = summary[summary["metric"].isin(COSTS) & summary["mean"].notna()]
+    both = last.merge(costs, on=key, suffixes=("", "_cost"))
+    if both.empty:
+        raise ValueError("no method has both an accuracy A_last and a cost: nothing to draw")
+    table = pd.DataFrame(
+        {
+            "method": both["method"],
+            "protocol": both["protocol"],
+            "cost": both["metric_cost"],
+            "cost_mean": both["mean_cost"],
+            "cost_std_ddof1": both["std_cost"],
+            "A_last_percent": 100 * both["mean"],
+            "A_last_std_ddof1_percent": 100 * both["std"],
+            "n_seeds": both["n"],
+        }
+    )
+    save_table(table, path)
+    return save(_draw(table, streams[0], list(zip(last[key[0]], last[key[1]], strict=True))), path)
+
+
+def _draw(table: pd.DataFrame, stream: str, names: list[tuple[str, str]]) -> Figure:
+    shown = [cost for cost in COSTS if cost in set(table["cost"])]
+    labels, columns, lines = legend_layout([f"{method} ({protocol})" for method, protocol in names])
+    figure = empty_figure(7.2, 2.7 * len(shown) + 0.5 + 0.21 * lines)
+    panels = figure.subplots(len(shown), 1, sharey=True, squeeze=False)[:, 0]
+    for axes, cost in zip(panels, shown, strict=True):
+        _draw_cost(axes, table[table["cost"] == cost], names, labels)
+        axes.set_xlabel(COSTS[cost])
+        axes.set_ylabel("A_last (%)")
+    panels[0].set_title(wrapped(stream, 70))
+    handles, texts = panels[0].get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside lower center", ncols=columns, fontsize=9,
+                  frameon=False)  # fmt: skip
+    return figure
+
+
+def _draw_cost(
+    axes: Axes, own: pd.DataFrame, names: list[tuple[str, str]], labels: list[str]
+) -> None:
+    for i, (name, label) in enumerate(zip(names, labels, strict=True)):
+        point = own[(own["method"] == name[0]) & (own["protocol"] == name[1])]
+        style = {**series_style(i), "linestyle": "none"}
+        axes.errorbar(
+            point["cost_mean"],
+            point["A_last_percent"],
+            xerr=_bar(point["cost_std_ddof1"]),
+            yerr=_bar(point["A_last_std_ddof1_percent"]),
+            label=label,
+            capsize=3,
+            markersize=7,
+            ecolor=style["color"],
+            **style,
+        )
+    positive = own["cost_mean"][own["cost_mean"] > 0]
+    if len(positive) and positive.max() > 10 * own["cost_mean"].min():
+        axes.set_xscale("symlog", linthresh=float(positive.min()))
+    axes.set_xlim(left=0)
+    axes.margins(y=0.15)
+    axes.grid(True, color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _bar(std: pd.Series) -> pd.Series | None:
+    return None if std.isna().all() else std
