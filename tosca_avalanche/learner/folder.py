@@ -199,14 +199,8 @@ def _read_model(
             f"same backbone"
         )
     entries = manifest["labels"]
-    labels = Labels(
-        {entry["number"]: entry["label"] for entry in entries},
-        {
-            entry["label"]: entry["name"]
-            for entry in entries
-            if entry["name"] != str(entry["label"])
-        },
-    )
+    names = {e["label"]: e["name"] for e in entries if e["name"] != str(e["label"])}
+    labels = Labels({e["number"]: e["label"] for e in entries}, names)
     net = put_together(Parts(settings, tasks, shared, manifest["rest"]), backbone)
     return Saved(net, Recipe(**recipe), labels, mark, manifest.get("temperature", 1.0))
 
