@@ -201,9 +201,20 @@ def _check_keys(config: DictConfig, overrides: list[str]) -> None:
         key = override.partition("=")[0].lstrip("+~").partition("@")[0]
         if "=" not in override or key.startswith(("hydra", "stream.args.")) or key in known:
             continue
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = max(sorted(known), key=functools.partial(_nearness, key))
+        hint = f"did you mean {near!r}? " if _nearness(key, near) > 0.5 else ""
         raise ValueError(f"unknown key {key!r}: {hint}`--cfg job` lists all keys")
+
+
+def _nearness(key: str, known: str) -> float:
+    """Tell how near a key is to a known one, whole or by one word of its; 1 is equal."""
+    (group, _, leaf), (known_group, _, known_leaf) = key.rpartition("."), known.rpartition(".")
+    whole, *words = (
+        difflib.SequenceMatcher(None, leaf, word).ratio()
+        for word in (known_leaf, *known_leaf.split("_"))
+    )
+    near = max(whole, 0.9 * max(words))
+    return near if group == known_group else 0.8 * near
 
 
 def _flat(value: Any, key: str = "") -> list[str]:
