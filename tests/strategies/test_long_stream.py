@@ -90,7 +90,9 @@ def check(method, stream, z, y, slack):
     assert late < 1.5 * early + 50_000, f"{early:.0f} bytes a task, then {late:.0f}"
     tenth = max(3, tasks // 10)
     first, last = (statistics.median(part) for part in (seconds[1 : 1 + tenth], seconds[-tenth:]))
-    assert last < slack * first + 0.005, f"{first:.4f} s a task, then {last:.4f} s"
+    # Avalanche moves the whole model to its device for each experience: a look at every module
+    looks = 0.0002 * tasks
+    assert last < slack * first + looks, f"{first:.4f} s a task, then {last:.4f} s"
     strategy.model.eval()
     with torch.no_grad():
         out = strategy.model.classify(z)
