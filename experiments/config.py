@@ -201,17 +201,20 @@ def _check_keys(config: DictConfig, overrides: list[str]) -> None:
         key = override.partition("=")[0].lstrip("+~").partition("@")[0]
         if "=" not in override or key.startswith(("hydra", "stream.args.")) or key in known:
             continue
-        near = max(sorted(known), key=lambda other: _closeness(key, other))
-        hint = f"did you mean {near!r}? " if _closeness(key, near) > 0.5 else ""
+        near = max(sorted(known), key=functools.partial(_nearness, key))
+        hint = f"did you mean {near!r}? " if _nearness(key, near) > 0.5 else ""
         raise ValueError(f"unknown key {key!r}: {hint}`--cfg job` lists all keys")
 
 
-def _closeness(key: str, other: str) -> float:
-    """Return how near two keys are, 0 to 1; a word of a longer name counts nearly as much."""
-    name, known = key.rpartition(".")[2], other.rpartition(".")[2]
-    words = [(name, word) for word in known.split("_")]
-    ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in [*words, (key, other)]]
-    return max(0.9 * max(ratios[:-1]), ratios[-1])
+def _nearness(key: str, known: str) -> float:
+    """Tell how near a key is to a known one, whole or by one word of its; 1 is equal."""
+    (group, _, leaf), (known_group, _, known_leaf) = key.rpartition("."), known.rpartition(".")
+    whole, *words = (
+        difflib.SequenceMatcher(None, leaf, word).ratio()
+        for word in (known_leaf, *known_leaf.split("_"))
+    )
+    near = max(whole, 0.9 * max(words))
+    return near if group == known_group else 0.8 * near
 
 
 def _flat(value: Any, key: str = "") -> list[str]:

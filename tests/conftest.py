@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import tempfile
 
@@ -19,6 +20,8 @@ from torch.utils.data import TensorDataset
 from tosca_avalanche.backbones import load_backbone
 
 torch.set_num_threads(1)
+if "TOSCA_START_METHOD" in os.environ:  # spawn, as other systems have it
+    multiprocessing.set_start_method(os.environ["TOSCA_START_METHOD"], force=True)
 
 
 class TinyNet(nn.Module):

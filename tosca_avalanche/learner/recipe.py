@@ -197,7 +197,7 @@ def warn_of_one_task(
     tested = {task_of[label] for label in right if label in task_of}
     if len(answered) == 1 and len(tested) > 1:
         warnings.warn(
-            f"all {len(given)} answers are classes of task {answered.pop()} though the images are "
+            f"all {len(given)} answers are classes of task {answered.pop()} though these are "
             f"images of {len(tested)} tasks: the choice between tasks has collapsed; look at the "
             f"learning rate and at how earlier tasks keep their scale, not at the data",
             stacklevel=3,
