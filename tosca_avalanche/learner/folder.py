@@ -21,10 +21,11 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from tosca_avalanche.backbones import FrozenBackbone, load_backbone
+from tosca_avalanche.backbones import FrozenBackbone
 from tosca_avalanche.errors import ModelError
 from tosca_avalanche.files import SEAL, atomic_write, locked, seal_is_broken, sealed, write_json
 from tosca_avalanche.learner.labels import Labels
+from tosca_avalanche.learner.named import backbone_of
 from tosca_avalanche.learner.parts import ROWS, SETTINGS, Parts, put_together, take_apart
 from tosca_avalanche.learner.recipe import Recipe
 from tosca_avalanche.modules.tosca_net import ToscaNet
@@ -189,7 +190,7 @@ def _read_model(
             f"from a copy of the model, or, where the change was meant, take the {SEAL} out"
         )
     if backbone is None:
-        backbone = _backbone_of(manifest["backbone"], weights, folder)
+        backbone = backbone_of(manifest["backbone"], weights, folder)
     backbone.to(device)
     if backbone.fingerprint != manifest["backbone"]["fingerprint"]:
         raise ModelError(
@@ -266,31 +267,6 @@ def _known(what: str, found: dict[str, Any], known: Any, folder: Path) -> dict[s
             f"{__version__} does not know; install the one that wrote it"
         )
     return found
-
-
-def _backbone_of(
-    described: dict[str, str], weights: str | Path | None, folder: Path
-) -> FrozenBackbone:
-    name, _, source = described["name"].partition(" (")
-    if source == "random)":
-        weights = "random"
-    elif source and weights is None:
-        raise ModelError(
-            f"{folder} was learned on {name!r} with weights from {source.rstrip(')')!r}; pass "
-            f"weights=FILE, or the backbone"
-        )
-    try:
-        return load_backbone(
-            name,
-            weights=weights,
-            transform=described["transform"],
-            precision=described["precision"],
-        )
-    except ValueError as error:
-        raise ModelError(
-            f"{folder} was learned on backbone {described['name']!r} with transform "
-            f"{described['transform']!r}, which can't be loaded by name ({error}); pass backbone="
-        ) from error
 
 
 def _sha256(data: bytes) -> str:
