@@ -157,8 +157,10 @@ def to_settings(config: DictConfig) -> dict[str, Any]:
     schema = RunConfig(
         method=method_schema(config.method.name)(), stream=stream_schema(config.stream.name)()
     )
+    # as plain values: the schema of another process is not this one's
+    plain = OmegaConf.to_container(config)
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(schema), config)
+        merged = OmegaConf.merge(OmegaConf.structured(schema), plain)
     except OmegaConfBaseException as error:
         raise ValueError(f"configuration: {str(error).splitlines()[0]}") from error
     missing = OmegaConf.missing_keys(merged)
@@ -201,9 +203,17 @@ def _check_keys(config: DictConfig, overrides: list[str]) -> None:
         key = override.partition("=")[0].lstrip("+~").partition("@")[0]
         if "=" not in override or key.startswith(("hydra", "stream.args.")) or key in known:
             continue
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = max(sorted(known), key=lambda k: _likeness(key, k))
+        hint = f"did you mean {near!r}? " if _likeness(key, near) >= 0.5 else ""
         raise ValueError(f"unknown key {key!r}: {hint}`--cfg job` lists all keys")
+
+
+def _likeness(key: str, known: str) -> float:
+    """Return how alike two keys are, 0 to 1: as a whole, and by the known one's nearest word."""
+    words = known.rpartition(".")[2].split("_")
+    last = key.rpartition(".")[2]
+    nearest = max(difflib.SequenceMatcher(None, last, word).ratio() for word in words)
+    return (difflib.SequenceMatcher(None, key, known).ratio() + nearest) / 2
 
 
 def _flat(value: Any, key: str = "") -> list[str]:
