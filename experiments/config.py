@@ -157,8 +157,10 @@ def to_settings(config: DictConfig) -> dict[str, Any]:
     schema = RunConfig(
         method=method_schema(config.method.name)(), stream=stream_schema(config.stream.name)()
     )
+    # as plain values: the schema of another process is not this one's
+    plain = OmegaConf.to_container(config)
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(schema), config)
+        merged = OmegaConf.merge(OmegaConf.structured(schema), plain)
     except OmegaConfBaseException as error:
         raise ValueError(f"configuration: {str(error).splitlines()[0]}") from error
     missing = OmegaConf.missing_keys(merged)

@@ -1,6 +1,7 @@
 """One run: a method learns a stream task by task, and everything measured is written down.
 
-``python -m experiments.run method=tosca stream=digits seed=1993``
+``python -m experiments.run method=tosca stream=digits seed=1993``; several with ``-m``, see
+``experiments.sweep``.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any
 import hydra
 import numpy as np
 import pandas as pd
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from experiments.config import compose, register_configs, to_settings
 from experiments.identity import BATCH_ORDERS, identity, label_of, protocol_of, run_path
+from experiments.sweep import is_sweep, sweep
 from experiments.target import with_target
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import find_stream, mixed_experience
@@ -270,6 +273,9 @@ register_configs()
 
 @hydra.main(config_path=None, config_name="run", version_base="1.3")
 def _hydra_main(config: DictConfig) -> None:
+    home = HydraConfig.get().runtime.cwd
+    if os.path.isdir(home):  # a launcher's worker may begin elsewhere, and paths be relative
+        os.chdir(home)
     print(execute(to_settings(config)))
 
 
@@ -277,10 +283,12 @@ def main() -> None:
     """Run from the command line; problems of the user's making are one line, not a traceback."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # lets errors through to the line below
     try:
-        overrides = [a for a in sys.argv[1:] if "=" in a and not a.startswith("-")]
-        if not {"-m", "--multirun"} & set(sys.argv):
-            compose(overrides)
-        sys.argv = [sys.argv[0], *with_target(sys.argv[1:])]
+        arguments = sys.argv[1:]
+        sys.argv = [sys.argv[0], *with_target(arguments)]
+        if is_sweep(arguments):
+            sweep(_hydra_main)
+            return
+        compose([a for a in arguments if "=" in a and not a.startswith("-")])
         _hydra_main()
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command takes the run up after its last finished task")

@@ -76,5 +76,5 @@ def with_target(overrides: list[str]) -> list[str]:
     """Choose this stream where ``stream._target_=`` is given and no stream is."""
     keys = [o.partition("=")[0].lstrip("+") for o in overrides]
     if "stream._target_" in keys and "stream" not in keys:
-        return ["stream=target", *overrides]
+        return [*overrides, "stream=target"]
     return overrides

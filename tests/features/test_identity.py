@@ -78,6 +78,13 @@ def test_random_transforms_are_found_and_still_have_one_key(step):
     assert first[1] and key(T.Resize((16, 16)), step) == first
 
 
+def test_a_transform_has_one_key_for_pictures_of_all_sizes():
+    step = T.Compose([T.Resize((8, 8)), T.ToTensor()])
+    sizes = ((20, 30), (8, 8), (100, 50))
+    assert len({transform_key(step, picture(size=size)) for size in sizes}) == 1
+    assert transform_key(step, picture().convert("L")) != transform_key(step, picture())
+
+
 def test_fixed_transforms_are_not_random():
     for steps in ([T.Resize(8)], [T.Grayscale(3)], [T.Lambda(lambda i: i.rotate(30))]):
         assert not key(*steps)[1]

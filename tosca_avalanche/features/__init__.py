@@ -1,6 +1,6 @@
 """Features of frozen backbones: identity of images, views, extraction, and the store."""
 
-from tosca_avalanche.features.extract import feature_batches, stored_features
+from tosca_avalanche.features.extract import eval_space, feature_batches, stored_features
 from tosca_avalanche.features.identity import image_key, source_key, transform_key
 from tosca_avalanche.features.loaders import EpochOrder, FeatureData, FeatureLoader
 from tosca_avalanche.features.store import FeatureSpace, FeatureStore
@@ -13,6 +13,7 @@ __all__ = [
     "FeatureSpace",
     "FeatureStore",
     "SeededViews",
+    "eval_space",
     "feature_batches",
     "image_key",
     "source_key",

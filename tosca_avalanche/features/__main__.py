@@ -1,14 +1,18 @@
-"""``python -m tosca_avalanche.features ls | verify | prune``: look after the feature store."""
+"""``python -m tosca_avalanche.features ls | verify | prune | extract``: the feature store."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
 from pathlib import Path
 
-from tosca_avalanche.features.store import open_shard, spaces
+import torch
+
+from tosca_avalanche.errors import ToscaError
+from tosca_avalanche.features.store import DTYPES, open_shard, spaces
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     prune = commands.add_parser("prune", help="take damaged shards and old spaces away")
     prune.add_argument("--older-than", type=float, metavar="DAYS", help="not used for so long")
     prune.add_argument("--all", action="store_true", help="everything")
+    _extract_options(commands.add_parser("extract", help="features of all images below a folder"))
     options = parser.parse_args(arguments)
+    if options.command == "extract":
+        return _extract(options)
     found = spaces(options.root)
     if options.command == "ls":
         print(f"{'backbone':32} {'view':10} {'dtype':8} {'images':>9} {'MB':>8} {'days':>6}  space")
@@ -46,6 +53,58 @@ def main(arguments: list[str] | None = None) -> int:
         if options.all or (options.older_than is not None and s["days"] > options.older_than):
             shutil.rmtree(s["folder"])
             print(f"took away {s['folder']} ({s['images']:,} images of {s['backbone']})")
+    return 0
+
+
+def _extract_options(parser: argparse.ArgumentParser) -> None:
+    world = os.environ  # torchrun's, one process per device
+    parser.add_argument("--backbone", required=True, help="name for load_backbone")
+    parser.add_argument("--weights", help="file of its weights, or 'random'; default: timm's")
+    parser.add_argument("--precision", default="float32", help="float32 or bfloat16")
+    parser.add_argument("--data", required=True, help="folder of images, in any depth")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES, help="of stored features")
+    parser.add_argument("--shards", type=int, default=int(world.get("WORLD_SIZE", 1)))
+    parser.add_argument("--shard", type=int, default=int(world.get("RANK", 0)), help="from 0")
+    parser.add_argument("--device", help="default: a GPU where there is one")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--num-workers", type=int, default=0, help="processes that decode")
+    parser.add_argument("--skip-bad", action="store_true", help="leave undecodable files out")
+    parser.add_argument("--ray", action="store_true", help="share the work out with Ray Data")
+    parser.add_argument("--workers", type=int, help="with --ray: actors; default one per GPU/CPU")
+    parser.add_argument("--address", help="with --ray: of a cluster that exists")
+
+
+def _extract(options: argparse.Namespace) -> int:
+    from tosca_avalanche.features.bulk import Job, extract_on_ray, extract_shard
+
+    device = options.device
+    if device is None:
+        local = "cuda" if options.ray else f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        device = local if torch.cuda.is_available() else "cpu"
+    backbone = {"name": options.backbone, "weights": options.weights}
+    job = Job(
+        {**backbone, "precision": options.precision}, options.root or "default", options.dtype,
+        device, options.batch_size, options.num_workers, options.skip_bad,
+    )  # fmt: skip
+    start = time.monotonic()
+    try:
+        if options.ray:
+            tally = extract_on_ray(job, options.data, options.workers, options.address)
+        else:
+            tally = extract_shard(job, options.data, options.shards, options.shard)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    except (ToscaError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for path in tally.bad:
+        print(f"left out, can't be decoded: {path}", file=sys.stderr)
+    seconds = time.monotonic() - start
+    print(
+        f"{tally.done:,} images are stored, {tally.passed:,} passed now, {len(tally.bad)} left "
+        f"out; {seconds:.1f} s, {tally.passed / seconds:,.1f} images/s"
+    )
     return 0
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset
 from tqdm.auto import tqdm
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
 from tosca_avalanche.errors import TrainingError
-from tosca_avalanche.features.store import FeatureSpace
+from tosca_avalanche.features.identity import transform_key
+from tosca_avalanche.features.store import FeatureSpace, FeatureStore
 
 SHARD_IMAGES = 4096
 SHARD_SECONDS = 30.0
@@ -76,11 +79,15 @@ def stored_features(
         with space.extraction():
             missing = space.missing(keys)  # another process may have been at work
             if missing:
-                _extract(backbone, dataset, keys, missing, space, batch_size, num_workers)
+                settings = {"total": len(missing), "desc": "backbone", "unit": "image"}
+                with tqdm(**settings, leave=False, disable=None) as bar:
+                    pass_missing(
+                        backbone, dataset, keys, missing, space, batch_size, num_workers, bar.update
+                    )
     return torch.from_numpy(space.read(keys))
 
 
-def _extract(
+def pass_missing(
     backbone: FrozenBackbone,
     dataset: Dataset,
     keys: list[bytes],
@@ -88,7 +95,12 @@ def _extract(
     space: FeatureSpace,
     batch_size: int,
     num_workers: int,
+    advance: Callable[[int], Any],
 ) -> None:
+    """Pass the images at the positions ``missing`` and write them into the space.
+
+    :param advance: told how many images have passed, batch by batch.
+    """
     waiting: list[np.ndarray] = []
     done, flushed, last = 0, 0, time.monotonic()
 
@@ -101,20 +113,33 @@ def _extract(
             flushed, last = done, time.monotonic()
             space.write(names, features)
 
-    with tqdm(total=len(missing), desc="backbone", unit="image", leave=False, disable=None) as bar:
-        try:
-            batches = feature_batches(
-                backbone,
-                dataset,
-                batch_size=batch_size,
-                num_workers=num_workers,
-                positions=missing,
-            )
-            for z, _ in batches:
-                waiting.append(z.float().cpu().numpy())
-                done += len(z)
-                bar.update(len(z))
-                if done - flushed >= SHARD_IMAGES or time.monotonic() - last > SHARD_SECONDS:
-                    flush()
-        finally:
-            flush()
+    try:
+        batches = feature_batches(
+            backbone, dataset, batch_size=batch_size, num_workers=num_workers, positions=missing
+        )
+        for z, _ in batches:
+            waiting.append(z.float().cpu().numpy())
+            done += len(z)
+            advance(len(z))
+            if done - flushed >= SHARD_IMAGES or time.monotonic() - last > SHARD_SECONDS:
+                flush()
+    finally:
+        flush()
+
+
+def eval_space(backbone: FrozenBackbone, store: FeatureStore) -> FeatureSpace | None:
+    """Return the space of RGB images under the backbone's evaluation transform.
+
+    None where that transform is random.
+    """
+    blank = Image.new("RGB", (8, 8))
+    key, random = transform_key(backbone.transforms.eval, blank)
+    if random:
+        return None
+    return store.space(
+        backbone=backbone.name,
+        fingerprint=backbone.fingerprint,
+        transform=key,
+        view="eval",
+        dim=backbone.probe(backbone.transforms.eval(blank)),
+    )

@@ -17,6 +17,8 @@ from tosca_avalanche.seeding import seeded_globals
 # transforms that may do nothing to a probe by chance, or because it has the right size already
 _RANDOM_WORDS = ("Random", "Jitter", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix")
 
+_PROBE_SIZES = ((56, 40), (300, 500), (64, 64), (224, 224))
+
 
 def image_key(item: Any) -> bytes:
     """Return the key (16 bytes) of an image: a file's bytes, or pixels with shape and type.
@@ -63,9 +65,10 @@ def transform_key(transform: Callable[[Any], Any], like: Any) -> tuple[str, bool
     """Return a key of what a transform does, and whether it is random.
 
     Neither its name nor its printed form tells two transforms apart for sure (printed
-    numbers are rounded), so its effect on fixed probe images does: two sizes of noise, in
-    the type and mode of ``like``. A random transform gives a key as well, under a fixed
-    seed.
+    numbers are rounded), so its effect on fixed probe images does: noise in four sizes, in
+    the mode of ``like`` where that is a PIL image. The size of ``like`` does not count: files
+    of a data set differ in theirs, and their features belong together. A random transform
+    gives a key as well, under a fixed seed.
 
     :param transform: one image to one tensor.
     :param like: an image of the data set, for its type, mode and shape.
@@ -85,9 +88,8 @@ def transform_key(transform: Callable[[Any], Any], like: Any) -> tuple[str, bool
 def _probes(like: Any) -> list[Any]:
     rng = np.random.default_rng(0)
     if isinstance(like, Image.Image):
-        noise = [rng.integers(0, 256, (h, w, 3), np.uint8) for h, w in ((56, 40), (300, 500))]
-        own = rng.integers(0, 256, (like.height, like.width, 3), np.uint8)
-        return [Image.fromarray(a).convert(like.mode) for a in (*noise, own)]
+        noise = [rng.integers(0, 256, (h, w, 3), np.uint8) for h, w in _PROBE_SIZES]
+        return [Image.fromarray(a).convert(like.mode) for a in noise]
     if isinstance(like, torch.Tensor):
         pixels = torch.from_numpy(rng.integers(0, 256, tuple(like.shape)).astype(np.float64))
         return [(pixels if not like.is_floating_point() else pixels / 256).to(like.dtype)]

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from tosca_avalanche.backbones import FrozenBackbone
 from tosca_avalanche.errors import InputError
-from tosca_avalanche.features import FeatureStore, feature_batches, stored_features, transform_key
+from tosca_avalanche.features import FeatureStore, eval_space, feature_batches, stored_features
 from tosca_avalanche.learner.inputs import Pictures
 
 
@@ -26,20 +25,12 @@ def features_of(
     pictures = Pictures(sources, backbone.transforms.eval)
     if not len(pictures):
         return torch.zeros(0, backbone.embed_dim)
-    dim = backbone.probe(pictures[0][0])
-    key, random = transform_key(backbone.transforms.eval, Image.new("RGB", (8, 8)))
     try:
-        if store is None or random:
+        space = None if store is None else eval_space(backbone, store)
+        if space is None:
             return torch.cat(
                 [z.cpu() for z, _ in feature_batches(backbone, pictures, batch_size=batch_size)]
             )
-        space = store.space(
-            backbone=backbone.name,
-            fingerprint=backbone.fingerprint,
-            transform=key,
-            view="eval",
-            dim=dim,
-        )
         keys = [pictures.key(i) for i in range(len(pictures))]
         return stored_features(backbone, pictures, keys, space, batch_size=batch_size)
     except RuntimeError as error:
