@@ -93,6 +93,8 @@ def test_killed_again_and_again(whole, tmp_path):
 
 def interrupted(words, count):
     sys.argv = ["run", *words]
+    # a suite that was started in the background has it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stderr = open(os.environ["SAID"], "w", buffering=1)  # noqa: SIM115
     dying("training", count, signal.SIGINT)
     run.main()

@@ -184,4 +184,5 @@ def test_metrics_of_a_permuted_accuracy_matrix(data):
         assert task_accuracy(*columns, n - 1, new) == task_accuracy(correct, total, n - 1, old)
     both = correct[order][:, order], total[order][:, order]
     here, there = average_task_accuracy(correct, total), average_task_accuracy(*both)
-    assert here.n == there.n and here.value == ((there.n and pytest.approx(there.value)) or None)
+    assert here.n == there.n
+    assert here.value == (pytest.approx(there.value) if there.n else None)

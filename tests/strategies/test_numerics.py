@@ -127,6 +127,7 @@ def test_features_too_large_for_float16_are_an_error(method):
         for experience in benchmark.train_stream:
             strategy.train(experience, eval_streams=[])
     except ToscaError as error:
-        assert "float16" in str(error) or "experience 0" in str(error)
+        said = str(error)  # methods that train on images fail at their loss
+        assert "float16" in said or "experience 0" in said or "batch" in said
     else:
         finite_answers(strategy)
