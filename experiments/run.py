@@ -292,7 +292,7 @@ def main() -> None:
         _hydra_main()
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command takes the run up after its last finished task")
-    except (ToscaError, ValueError, HydraException) as error:
+    except (ToscaError, ValueError, HydraException, ConnectionError) as error:
         sys.exit(f"error: {error}")
 
 
