@@ -123,7 +123,7 @@ def plot_gain(runs: pd.DataFrame, path: Path) -> None:
     axes.set_xlabel(f"A_last minus that of {CONTROL} (points; dots: single seeds)")
     axes.set_title("Selection rules per image, modules trained by the preset", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.1), ncol=len(streams), frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.35, -0.09), ncol=3, frameon=False)
     save(figure, path)
 
 
