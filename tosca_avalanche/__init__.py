@@ -18,6 +18,7 @@ _PUBLIC = {
     "ModuleBank": "tosca_avalanche.modules",
     "CosineHead": "tosca_avalanche.modules",
     "ToscaNet": "tosca_avalanche.modules",
+    "ROUTED": "tosca_avalanche.modules",
     "PrototypeNet": "tosca_avalanche.modules",
     "export_onnx": "tosca_avalanche.export",
     "from_official": "tosca_avalanche.official",
@@ -36,6 +37,7 @@ _PUBLIC = {
     "L2PStrategy": "tosca_avalanche.strategies",
     "MOSStrategy": "tosca_avalanche.strategies",
     "RanPACStrategy": "tosca_avalanche.strategies",
+    "RoutedTOSCAStrategy": "tosca_avalanche.strategies",
     "SLDAStrategy": "tosca_avalanche.strategies",
     "SimpleCILStrategy": "tosca_avalanche.strategies",
 }

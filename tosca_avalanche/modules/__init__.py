@@ -18,9 +18,10 @@ from tosca_avalanche.modules.prototype_net import APERNet, PrototypeNet
 from tosca_avalanche.modules.prototypes import Prototypes
 from tosca_avalanche.modules.ranpac_net import RanPACNet
 from tosca_avalanche.modules.slda_net import SLDANet
-from tosca_avalanche.modules.tosca_net import ToscaNet
+from tosca_avalanche.modules.tosca_net import ROUTED, ToscaNet
 
 __all__ = [
+    "ROUTED",
     "APERNet",
     "AdaptedViT",
     "AdapterSet",
