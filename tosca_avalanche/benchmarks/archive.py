@@ -7,7 +7,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tosca_avalanche.errors import StreamError
 from tosca_avalanche.files import cache_root, locked
@@ -39,11 +39,23 @@ def unpack(archive: Path) -> Path:
             temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{name}."))
             try:
                 with tarfile.open(archive) as tar:
-                    # "data" refuses members that lead out of the folder
-                    tar.extractall(temporary, filter="data")
+                    _extract(tar, temporary)
                 os.replace(temporary, target)
             except (tarfile.TarError, EOFError) as error:
                 raise StreamError(f"{archive} could not be unpacked: {error}") from error
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """Unpack, and refuse members that lead out of the folder."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+        return
+    # Python before 3.10.12 and 3.11.4 has no filters: only plain files and folders pass
+    for member in tar.getmembers():
+        path = PurePosixPath(member.name)
+        if not (member.isfile() or member.isdir()) or path.is_absolute() or ".." in path.parts:
+            raise tarfile.TarError(f"{member.name!r} is no file or folder inside the archive")
+    tar.extractall(folder)
