@@ -6,8 +6,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
+from tests.learner.pictures import pictures
+from tosca_avalanche import ToscaClassifier
 from tosca_avalanche import export as export_module
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.errors import ExportError
@@ -161,3 +164,13 @@ def test_the_routed_rule_in_one_graph(backbone, tmp_path, tasks):
     outputs, modules = run(tmp_path / "head.onnx", z)
     np.testing.assert_allclose(outputs, net.classify(z).detach().numpy(), rtol=1e-4, atol=1e-3)
     assert modules.tolist() == net.last_modules.tolist() and set(modules.tolist()) == {0, 1}
+
+
+def test_a_classifier_is_exported_as_its_net(tmp_path):
+    model = ToscaClassifier("tiny_vit_64", epochs=1, store=None)
+    images, labels = pictures([0, 1], seed=0, size=64)
+    found = model.fit(images, labels).export_onnx(tmp_path / "m.onnx")
+    assert found.inputs == 20
+    views = torch.stack([model.net.backbone.transforms.eval(Image.fromarray(i)) for i in images])
+    outputs, _ = run(tmp_path / "m.onnx", views)
+    assert outputs.argmax(1).tolist() == model.predict(images).tolist()

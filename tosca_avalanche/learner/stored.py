@@ -41,6 +41,15 @@ class Stored:
         self._mark = write_model(folder, model, overwrite)
         return self
 
+    def export_onnx(self, path: str | Path, **settings: Any) -> Any:
+        """Write backbone, modules and selection as one ONNX file, see ``export_onnx``.
+
+        Its outputs are logits: the temperature of :meth:`calibrate` is not part of it.
+        """
+        from tosca_avalanche.export import export_onnx  # the extra is asked for when it is used
+
+        return export_onnx(self.net, path, **settings)
+
     @classmethod
     def load(
         cls,
