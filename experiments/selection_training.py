@@ -136,33 +136,25 @@ def evidence(net: ToscaNet, tasks: list[FeatureData], z: Tensor, seed: int) -> E
         slda.add_task(sorted(set(data.y.tolist())))
         slda.learn(data.z, data.y)
     weights, biases = slda.solve()
-    gaussians, ridge = net.router.gaussians, net.router.ridge
-    assert ridge is not None
     parts = z.split(PART)
-    likely = torch.cat([gaussians.log_likelihood(part) for part in parts])
-    both = torch.cat([net.router(part) for part in parts])
     own = []
     for t, data in enumerate(tasks):
-        rows = net.head.rows[[c == t for c in _tasks(net)]]
+        rows = net.head.rows[net.row_tasks() == t]
         cosines = F.normalize(net.bank.luca[t](data.z)) @ F.normalize(rows).T
         own.append(cosines.amax(dim=1))
     return Evidence(
         logits=net.head(net.bank(z)),
         redrawn=_redrawn(net, z, seed),
         sigma=net.head.sigma.item(),
-        task_of=torch.tensor(_tasks(net)),
+        task_of=net.row_tasks(),
         centre=torch.stack([v.mean() for v in own]),
         spread=torch.stack([v.std() if len(v) > 1 else v.new_ones(()) for v in own]).clamp_min(
             1e-6
         ),
         slda=(z.to(weights) @ weights.T + biases).float(),
-        gaussians=likely,
-        ridge=both - likely,
+        gaussians=torch.cat([net.router.gaussians.log_likelihood(part) for part in parts]),
+        ridge=net.router.regression(z),
     )
-
-
-def _tasks(net: ToscaNet) -> list[int]:
-    return [t for t, labels in enumerate(net.task_classes) for _ in labels]
 
 
 def _redrawn(net: ToscaNet, z: Tensor, seed: int) -> Tensor:
@@ -175,7 +167,7 @@ def _redrawn(net: ToscaNet, z: Tensor, seed: int) -> Tensor:
     factors = torch.linalg.cholesky(net.router.gaussians.covariances()).float()
     noise = torch.randn(REDRAWS, means.shape[1], generator=g)
     draws = means.unsqueeze(1) + noise @ factors.transpose(1, 2)  # [C, REDRAWS, d]
-    tasks = torch.tensor(_tasks(net)).unsqueeze(1)
+    tasks = net.row_tasks().unsqueeze(1)
     out = []
     for t, module in enumerate(net.bank.luca):
         seen = torch.stack([module(own).mean(dim=0) for own in draws])

@@ -71,7 +71,7 @@ def explanation(
     p, order = torch.softmax(outputs[net.classes].double(), 0).sort(descending=True)
     ranked = labels.labels([net.classes[i] for i in order.tolist()]).tolist()
     cosines = F.cosine_similarity(net.bank.luca[module](z), net.head.rows)
-    tasks = [t for t, own in enumerate(net.task_classes) for _ in own]
+    tasks = net.row_tasks().tolist()
     rows = labels.labels(net.row_labels).tolist()
     return Explanation(
         label=ranked[0],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
@@ -66,11 +65,6 @@ class AdapterPerTaskNet(IncrementalNet):
         assert isinstance(adapters, AdapterSet)
         self._extractors.append(frozen_with(self.backbone, adapters, f"adapters {i}"))
         self.adapting = False
-
-    def row_tasks(self) -> Tensor:
-        """Return the task of each row [R]."""
-        tasks = [t for t, labels in enumerate(self.task_classes) for _ in labels]
-        return torch.tensor(tasks, device=self.device)
 
     def take_shape(self, rest: dict[str, Any]) -> None:
         """Freeze the sets of a saved net whose tasks are over."""

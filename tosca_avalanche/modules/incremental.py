@@ -30,6 +30,7 @@ class IncrementalNet(nn.Module):
     """
 
     _restoring = False
+    _row_index: Tensor | None = None
     gives_probabilities = True
     """True where softmax of the outputs is what the method holds for the classes' probabilities."""
 
@@ -57,6 +58,13 @@ class IncrementalNet(nn.Module):
     def row_labels(self) -> list[int]:
         """Label of each row, oldest first."""
         return [label for labels in self.task_classes for label in labels]
+
+    @property
+    def row_index(self) -> Tensor:
+        """Position of each row's class among the seen classes [R]."""
+        if self._row_index is None:
+            self._row_index = self.positions(torch.tensor(self.row_labels))
+        return self._row_index
 
     @property
     def device(self) -> torch.device:
@@ -87,6 +95,11 @@ class IncrementalNet(nn.Module):
         """Return the features [B, D] of images: those of all extractors, side by side."""
         parts = [extractor(x) for extractor in self.extractors]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def row_tasks(self) -> Tensor:
+        """Return the task of each row [R]."""
+        tasks = [t for t, labels in enumerate(self.task_classes) for _ in labels]
+        return torch.tensor(tasks, device=self.device)
 
     def tasks_of(self, label: int) -> list[int]:
         """Tasks in which a label was trained on, oldest first."""
@@ -121,7 +134,7 @@ class IncrementalNet(nn.Module):
         self.task_classes.append(labels)
         known = set(self.classes)
         self.classes += [label for label in labels if label not in known]
-        self._row_index: Tensor | None = None
+        self._row_index = None
 
     def build(self, dim: int) -> None:
         """Make the parts whose shape depends on the feature width d."""
@@ -147,10 +160,7 @@ class IncrementalNet(nn.Module):
         classes = self.classes
         if len(classes) == row_logits.shape[-1]:
             return row_logits
-        if self._row_index is None:
-            position = {label: i for i, label in enumerate(classes)}
-            self._row_index = torch.tensor([position[c] for c in self.row_labels])
-        index = self._row_index.to(row_logits.device).expand(row_logits.shape)
+        index = self.row_index.to(row_logits.device).expand(row_logits.shape)
         merged = row_logits.new_full((*row_logits.shape[:-1], len(classes)), -torch.inf)
         return merged.scatter_reduce(-1, index, row_logits, "amax")
 

@@ -145,13 +145,18 @@ class Router(nn.Module):
         self._weights = None
 
     @torch.no_grad()
+    def regression(self, z: Tensor) -> Tensor:
+        """Return ridge_weight * r_c(z) [B, C] for features z [B, d]; 0 without a ridge."""
+        if self.ridge is None or not self.ridge_weight:
+            return z.new_zeros(len(z), len(self.gaussians.counts))
+        if self._weights is None:
+            strength = RELATIVE_RIDGE * float(self.ridge.G.diagonal().mean())
+            self._weights = self.ridge.solve(max(strength, RELATIVE_RIDGE))
+        return self.ridge_weight * (self.ridge.project(z) @ self._weights)
+
+    @torch.no_grad()
     def forward(self, z: Tensor) -> Tensor:
         """Return scores [B, C] for features z [B, d]; a class without images never wins."""
-        scores = self.gaussians.log_likelihood(z)
-        if self.ridge is not None and self.ridge_weight:
-            if self._weights is None:
-                strength = RELATIVE_RIDGE * float(self.ridge.G.diagonal().mean())
-                self._weights = self.ridge.solve(max(strength, RELATIVE_RIDGE))
-            scores = scores + self.ridge_weight * (self.ridge.project(z) @ self._weights)
+        scores = self.gaussians.log_likelihood(z) + self.regression(z)
         lowest = scores.min(dim=1, keepdim=True).values - 1e4
         return torch.where(self.gaussians.counts > 0, scores, lowest)

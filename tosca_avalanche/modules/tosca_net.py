@@ -226,9 +226,7 @@ class ToscaNet(IncrementalNet):
 
         :param row_logits: [T, B, R], every module's logits of every row.
         """
-        tasks = [t for t, labels in enumerate(self.task_classes) for _ in labels]
-        rows = own_log_posterior(row_logits, torch.tensor(tasks, device=z.device))
-        position = {label: i for i, label in enumerate(self.classes)}
-        classes = torch.tensor([position[c] for c in self.row_labels], device=z.device)
-        scores, best = route(self.router(z), rows, classes)
-        return scores, torch.tensor(tasks, device=z.device)[best]
+        tasks = self.row_tasks().to(z.device)
+        rows = own_log_posterior(row_logits, tasks)
+        scores, best = route(self.router(z), rows, self.row_index.to(z.device))
+        return scores, tasks[best]
