@@ -75,6 +75,33 @@ def test_loading_and_moving_are_seen():
     torch.testing.assert_close(bank(z.double()), loop(bank, z.double()))
 
 
+def test_a_move_is_seen_by_modules_in_blocks_and_outside_of_them():
+    bank = filled(BLOCK + 2)
+    assert bank._stacked == BLOCK + 1  # all but the newest, which is learning
+    places = [p.data_ptr() for p in bank.parameters()]
+    assert bank.to("cpu") is bank
+    assert [p.data_ptr() for p in bank.parameters()] == places
+    bank.double()
+    assert {p.dtype for p in bank.parameters()} == {torch.float64} and bank._stacked == 0
+    bank.float().freeze()
+    bank.add(LuCA(24, 5).double())  # alone of another type
+    bank.float()
+    assert {p.dtype for p in bank.parameters()} == {torch.float32}
+    bank.share_memory()
+    assert all(p.is_shared() for p in bank.parameters())
+
+
+def test_what_takes_gradients_and_which_mode():
+    bank = ModuleBank()
+    assert bank.trainable() == [] and bank.train().training
+    bank = filled(3)
+    assert list(map(id, bank.trainable())) == [id(p) for p in bank.parameters() if p.requires_grad]
+    assert not bank.eval().current.training and not bank.training
+    assert bank.train().current.training
+    bank.freeze()
+    assert bank.trainable() == []
+
+
 def test_gradients_flow_to_the_newest():
     bank = filled(3)
     bank(torch.randn(2, 24)).sum().backward()

@@ -118,7 +118,7 @@ class Recipe:
             return FeatureLoader([data], EVAL_BATCH)
 
         self.begin(net, sorted(set(data.y.tolist())), in_order)
-        optimizer = self.optimizer([p for p in net.parameters() if p.requires_grad])
+        optimizer = self.optimizer(net.trainable())
         scheduler = cosine_schedule(optimizer, self.epochs)
         order = EpochOrder(len(data.y), net.seed, task)
         loader = FeatureLoader([data], self.batch_size, order)

@@ -53,15 +53,39 @@ class ModuleBank(nn.Module):
         self.luca.append(module)
 
     def freeze(self) -> None:
-        """Freeze every module there is."""
+        """Freeze every module there is, and stack them."""
         if len(self.luca):
             self.current.requires_grad_(False)
+            self._stack()
+
+    def trainable(self) -> list[nn.Parameter]:
+        """Return the parameters that take gradients, without a look at every module."""
+        return [*self.current.parameters()] if self.learning else []
+
+    def train(self, mode: bool = True) -> ModuleBank:
+        """Set the mode of the newest module: a frozen one does the same in both."""
+        self.training = self.luca.training = mode
+        if len(self.luca):
+            self.current.train(mode)
+        return self
 
     def unstack(self) -> None:
         """Forget the stacked copies; the next evaluation makes them anew."""
         self._blocks, self._stacked = [], 0
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # Avalanche moves the model to its device before each experience: where the blocks are
+        # there already, so are the hundreds of modules that lie in them
+        heads = [next(iter(block.values())) for block in self._blocks]
+        places = [head.data_ptr() for head in heads]
+        if (
+            heads
+            and all(fn(head) is head for head in heads)
+            and (places == [head.data_ptr() for head in heads])
+        ):
+            for module in self.luca[self._stacked :]:
+                module._apply(fn)
+            return self
         # a move to another device or type gives the parameters new memory, apart from the blocks
         before = next((p.data_ptr() for p in self.luca.parameters()), 0)
         out = super()._apply(fn, recurse)

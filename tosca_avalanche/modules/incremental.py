@@ -110,6 +110,10 @@ class IncrementalNet(nn.Module):
         position = {label: i for i, label in enumerate(self.classes)}
         return torch.tensor([position[int(label)] for label in y.tolist()], device=self.device)
 
+    def trainable(self) -> list[nn.Parameter]:
+        """Return the parameters that take gradients."""
+        return [p for p in self.parameters() if p.requires_grad]
+
     def add_task(self, labels: list[int]) -> None:
         """Take one more task with these class labels (non-negative integers)."""
         labels = sorted(int(label) for label in labels)

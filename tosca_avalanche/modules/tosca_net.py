@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
 from tosca_avalanche.modules.bank import ModuleBank
@@ -137,6 +137,12 @@ class ToscaNet(IncrementalNet):
         self.head.grow(len(labels), self.head_init, generator(self.seed, "head", t))
         if self.routed:
             self.router.grow(len(set(labels) - set(self.classes)))
+
+    def trainable(self) -> list[nn.Parameter]:
+        """Return the parameters that take gradients, without a look at every frozen module."""
+        others = [part for part in self.children() if part is not self.bank]
+        free = [p for part in others for p in part.parameters() if p.requires_grad]
+        return [*self.bank.trainable(), *free]
 
     def observe(self, z: Tensor, y: Tensor) -> None:
         """Add a finished task's features [B, d] with labels [B] to the router's statistics."""

@@ -155,7 +155,7 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
 
     def make_optimizer(self, **kwargs: Any) -> None:
         """Make a new optimiser over the trainable parameters, and its scheduler."""
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        parameters = self.model.trainable()
         self.optimizer = self.scheduler = None
         if not parameters:
             return
