@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -46,7 +47,8 @@ def launcher_settings(arguments: list[str]) -> list[str]:
     """Return what the chosen launcher needs beside what the command line says.
 
     Ray starts without its dashboard; to a cluster that exists nothing may be said about its
-    memory, which the launcher plugin does by default.
+    memory, which the launcher plugin does by default. Behind ``ray://`` stands a process of
+    the cluster's that has to find this package before any run starts.
 
     :raises ToscaError: the launcher isn't installed, with the extra that brings it.
     """
@@ -67,6 +69,8 @@ def launcher_settings(arguments: list[str]) -> list[str]:
         wanted = {"include_dashboard": "false"}
     else:
         wanted = {"object_store_memory": "null"}
+        if address.startswith("ray://"):
+            wanted["runtime_env.env_vars.PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
     return [f"+{RAY}.{k}={v}" for k, v in wanted.items() if f"{RAY}.{k}" not in values]
 
 

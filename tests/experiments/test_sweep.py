@@ -93,6 +93,20 @@ def test_a_launcher_that_is_not_there_is_named(monkeypatch):
     assert launcher_settings(["method=tosca", "seed=1,2"]) == []
 
 
+def test_what_ray_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher", object())
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    init, chosen = "hydra.launcher.ray.init", "hydra/launcher=ray"
+    assert launcher_settings([chosen]) == [f"+{init}.include_dashboard=false"]
+    there = [chosen, f"{init}.address=192.0.2.7:6379"]
+    assert launcher_settings(there) == [f"+{init}.object_store_memory=null"]
+    client = launcher_settings([chosen, f"{init}.address=ray://192.0.2.7:10001"])
+    assert client[1:] == [f"+{init}.runtime_env.env_vars.PYTHONPATH={ROOT}"]
+    monkeypatch.setenv("RAY_ADDRESS", "ray://192.0.2.7:10001")
+    own = f"+{init}.runtime_env.env_vars.PYTHONPATH=/elsewhere"
+    assert launcher_settings([chosen, own]) == [f"+{init}.object_store_memory=null"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),
