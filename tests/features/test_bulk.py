@@ -109,6 +109,20 @@ def test_ray_that_is_not_there_is_named(images, tmp_path, monkeypatch):
         extract_on_ray(Job(BACKBONE, str(tmp_path / "store")), images)
 
 
+def test_a_job_means_the_same_in_another_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("TOSCA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    Path("w.safetensors").touch()
+    job = Job({"name": "tiny_vit_64", "weights": "w.safetensors"}, device="cuda", batch_size=3)
+    there = job.anywhere()
+    assert there.store == str(tmp_path / "cache" / "features")
+    assert there.backbone == {"name": "tiny_vit_64", "weights": str(tmp_path / "w.safetensors")}
+    assert (there.device, there.batch_size) == ("cuda", 3)
+    assert Job({"name": "x", "weights": "random"}, "here").anywhere() == Job(
+        {"name": "x", "weights": "random"}, str(tmp_path / "here")
+    )
+
+
 @pytest.mark.slow
 def test_two_actors_of_ray(images, tmp_path):
     if importlib.util.find_spec("ray") is None:
@@ -124,3 +138,4 @@ def test_two_actors_of_ray(images, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         assert re.search(rf"11 images are stored, {passed} passed now", done.stdout)
     stored(tmp_path / "store", files_of(images))
+    assert len(list((tmp_path / "store").rglob("shard-*.npy"))) == 1  # joined at the end

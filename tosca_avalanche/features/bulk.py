@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,17 @@ class Job:
     batch_size: int = 64
     num_workers: int = 0
     skip_bad: bool = False
+
+    def anywhere(self) -> Job:
+        """Return the job with absolute paths: workers may have another folder and environment."""
+        weights = self.backbone.get("weights")
+        if weights is not None and Path(weights).exists():
+            weights = str(Path(weights).resolve())
+        store = FeatureStore(self.store).root
+        assert store is not None  # extraction is for a store on disk
+        return replace(
+            self, backbone={**self.backbone, "weights": weights}, store=str(Path(store).resolve())
+        )
 
 
 @dataclass
@@ -82,6 +93,11 @@ class Extractor:
                 f"has no one feature that could be stored"
             )
         self.space: FeatureSpace = space
+
+    def join_files(self) -> None:
+        """Join the small files that workers left in the store."""
+        with self.space.extraction():  # which does it at its end
+            pass
 
     def work(self, paths: list[Path], advance: Callable[[int], Any] = lambda n: None) -> Tally:
         """Store the features of some files; what is stored already is not passed again.
@@ -155,8 +171,7 @@ def extract_shard(job: Job, root: str | Path, shards: int = 1, shard: int = 0) -
             total.bad += tally.bad
             notes.write(total)
             print(notes.line(), flush=True)
-    with worker.space.extraction():  # which joins small files at its end
-        pass
+    worker.join_files()
     return total
 
 
@@ -210,7 +225,7 @@ def extract_on_ray(
         import ray.data
     except ImportError as error:
         raise ToscaError("Ray is not installed: pip install 'tosca_avalanche[ray]'") from error
-    paths = files_of(root)
+    paths, job = files_of(root), job.anywhere()
     if not ray.is_initialized():
         ray.init(address=address, log_to_driver=False)
     resources = ray.cluster_resources()
@@ -234,4 +249,5 @@ def extract_on_ray(
             bad = [line for line in str(row["bad"]).splitlines() if line]
             total.bad += bad
             bar.update(int(row["done"]) + len(bad))
+    Extractor(replace(job, device="cpu")).join_files()
     return total
