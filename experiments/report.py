@@ -1,8 +1,9 @@
 """One report of all results below a folder: tables, figures, and a page to read.
 
 ``python -m experiments.report RESULTS_ROOT [--out FOLDER]`` writes into RESULTS_ROOT/report:
-``report.html`` (one file with everything in it, no script, no server), ``summary.csv`` (mean,
-std with ddof 1, n), ``summary.md``, ``summary.tex``, and the figures as SVG with their numbers.
+``report.html`` (one file with everything in it, no script, no server), ``overview.md`` (methods
+by streams), ``summary.csv`` (mean, std with ddof 1, n), ``summary.md``, ``summary.tex``, and the
+figures as SVG with their numbers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments import overview
 from experiments.collect import Section, collect
 from experiments.figures import method_figures, stream_figures
 from experiments.report_page import page
@@ -35,6 +37,8 @@ def write_report(root: Path, out: Path) -> list[tuple[str, str]]:
     atomic_write(out / "summary.csv", lambda p: frame.to_csv(p, index=False))
     write_text(out / "summary.md", "\n\n".join(_markdown(s) for s in sections) + "\n")
     write_text(out / "summary.tex", "\n\n".join(_latex(s) for s in sections) + "\n")
+    if text := overview.markdown(sections):
+        write_text(out / "overview.md", text)
     figures = [_figures(s, out / "figures" / _folder(sections, s)) for s in sections]
     write_text(out / "report.html", page(root.resolve().name, sections, figures, refused))
     return refused

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.collect import Finished, Group, Section
+from experiments.overview import LEGEND, overviews
 from tosca_avalanche.records import table_cells
 from tosca_avalanche.version import __version__
 
@@ -91,6 +92,7 @@ def page(
         f"<p>{_(WORDS)}</p>",
         f'<ul>{links}<li><a href="#machines">Machines and versions</a></li></ul>',
         _refused(refused),
+        *_overview(sections),
         *(
             _section(i, s, drawn, places)
             for i, (s, drawn) in enumerate(zip(sections, figures, strict=True))
@@ -121,6 +123,17 @@ def _refused(refused: list[tuple[str, str]]) -> str:
         return ""
     items = "".join(f"<li><b>{_(place)}</b>: {_(why)}</li>" for place, why in refused)
     return f'<div class="notice"><b>Not in this report</b><ul>{items}</ul></div>'
+
+
+def _overview(sections: list[Section]) -> list[str]:
+    parts, found = [], overviews(sections)
+    for title, rows, _notes in found:
+        parts += [f"<h3>{_(title)}</h3>", _table(rows)]
+    if not parts:
+        return []
+    items = "".join(f"<li>{_(note)}</li>" for note in found[-1][2])
+    legend = f'<p class="dim">{_(LEGEND)}</p><ul class="dim">{items}</ul>'
+    return ["<h2>All methods on all streams</h2>", *parts, legend]
 
 
 def _section(
