@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,37 @@ def label_of(group: dict[str, Any]) -> str:
 
 
 def identity(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that decide a run's numbers: all but where and how it is written."""
+    """Return the settings that decide a run's numbers.
+
+    Not where and how results are written, nor where the data lie: of a user's own folder its
+    contents count, a data set that has a name is known by it.
+    """
     outside = ("results_root", "overwrite", "num_workers", "store")
-    return {k: v for k, v in settings.items() if k not in outside}
+    out = {k: v for k, v in settings.items() if k not in outside}
+    stream = {k: v for k, v in out["stream"].items() if k != "root"}
+    if stream["name"] in ("folder", "domains"):
+        stream["data"] = contents(Path(out["stream"]["root"]))
+    return {**out, "stream": stream}
+
+
+def contents(root: Path) -> str | None:
+    """Return how many files a folder or tar holds, and a digest of their names and sizes.
+
+    Without hidden files and the split that reading it may write there; None where there is
+    nothing, which the stream says better.
+    """
+    if root.is_dir():
+        inside = (p for p in root.rglob("*") if p.is_file())
+        files = [(p.relative_to(root), p.stat().st_size) for p in inside]
+    elif root.is_file() and tarfile.is_tarfile(root):
+        with tarfile.open(root) as tar:
+            files = [(Path(m.name), m.size) for m in tar if m.isfile()]
+    else:
+        return None
+    shown = sorted(
+        (path.as_posix(), size)
+        for path, size in files
+        if not any(part.startswith(".") for part in path.parts)
+        and not path.match("split-*-seed-*.json")
+    )
+    return f"{len(shown)} files, {hashlib.sha256(repr(shown).encode()).hexdigest()[:16]}"

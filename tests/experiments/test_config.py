@@ -1,6 +1,7 @@
 """Configuration: groups from signatures, and refusals that name the nearest key."""
 
 import dataclasses
+import tarfile
 
 import pytest
 from omegaconf import MISSING
@@ -64,6 +65,30 @@ def test_protocols_and_paths():
 def test_where_results_go_is_no_part_of_a_runs_identity():
     a, b = settings("results_root=a", "overwrite=true"), settings("results_root=b")
     assert identity(a) == identity(b)
+
+
+def test_where_the_data_lie_is_none_either_but_what_they_are(tmp_path):
+    for place in ("here", "there/deep"):
+        (tmp_path / place / "train/a").mkdir(parents=True)
+        (tmp_path / place / "train/a/1.png").write_bytes(b"12345")
+    here, there = (tmp_path / place for place in ("here", "there/deep"))
+
+    def of(root):
+        return identity(settings("stream=folder", f"stream.root={root}", "stream.label=x"))
+
+    first = of(here)
+    assert of(there) == first and first["stream"]["data"].startswith("1 files, ")
+    (here / "split-0.2-seed-0.json").touch()
+    (here / ".hidden").touch()
+    assert of(here) == first
+    (here / "train/a/1.png").write_bytes(b"1234")
+    assert of(here) != first
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(there, "deep")
+    assert of(tmp_path / "x.tar")["stream"]["data"].startswith("1 files, ")
+    assert of(tmp_path / "nothing")["stream"]["data"] is None
+    named = identity(settings("stream=cub200", "stream.root=/anywhere"))
+    assert "root" not in named["stream"] and "data" not in named["stream"]
 
 
 @pytest.mark.parametrize("name", strategy_names())
