@@ -1,0 +1,126 @@
+"""All methods on all streams: the commands behind ``results/comparison``, as one.
+
+``python -m experiments.comparison --data FOLDER [--only aid30] [--list]`` reads
+FOLDER/{aid30,cifar100,grocery81,pacs4x7}.tar (a stream whose file is missing is left out and
+named) and the embedded digits and glyphs. Finished runs are not repeated: on a clone with its
+results there is nothing to do until a folder of runs is deleted. At the end it writes
+the report, see ``experiments.report``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from experiments.compare import plan
+from experiments.config import register_configs
+from experiments.identity import run_path
+from experiments.report import write_report
+from experiments.run import execute
+from tosca_avalanche.errors import ToscaError
+
+
+def _tar(name: str, *more: str, label: str = "") -> list[str]:
+    return [f"stream.root={{data}}/{name}.tar", f"stream.label={label or name}", *more]
+
+
+STREAMS: dict[str, list[str]] = {
+    "digits": ["stream=digits"],
+    "aid30": ["stream=folder", *_tar("aid30", "stream.classes_per_task=5")],
+    "grocery81": ["stream=folder", *_tar("grocery81", "stream.classes_per_task=9")],
+    "pacs4x7": [
+        "stream=domains",
+        *_tar("pacs4x7", "stream.order=[photo,art_painting,cartoon,sketch]"),
+    ],
+    "cifar100": ["stream=folder", *_tar("cifar100", "stream.classes_per_task=10")],
+    "cifar100-20x5": [
+        "stream=folder",
+        *_tar("cifar100", "stream.classes_per_task=5", label="cifar100-20x5"),
+    ],
+    "glyphs": ["stream=glyphs"],
+}
+FIVE, ONE = "seeds=[1993,1994,1995,1996,1997]", "seeds=[1993]"
+PHOTOS = ("aid30", "grocery81", "pacs4x7")
+# streams, methods, seeds, and what differs from the published settings
+PLAN: list[tuple[tuple[str, ...], str, str, list[str]]] = [
+    (tuple(STREAMS), "tosca,tosca_routed,simplecil,slda,joint", FIVE, []),
+    (("digits", *PHOTOS, "cifar100"), "tosca", FIVE, ["selections=[entropy-batch,oracle]"]),
+    (
+        ("digits", *PHOTOS, "cifar100"),
+        "tosca",
+        FIVE,
+        ["selections=[entropy-batch]", "eval_order=shuffled"],
+    ),
+    (("digits", *PHOTOS, "cifar100"), "ranpac,aper", ONE, []),
+    (("glyphs",), "ranpac", ONE, ["ranpac.projection=2000"]),
+    (("digits",), "l2p,dualprompt,codaprompt", ONE, []),
+    (PHOTOS, "l2p,dualprompt,codaprompt", ONE, ["codaprompt.train_epochs=5"]),
+    (
+        ("cifar100",),
+        "l2p,dualprompt,codaprompt",
+        ONE,
+        [f"{m}.train_epochs=3" for m in ("l2p", "dualprompt", "codaprompt")],
+    ),
+    (("digits", *PHOTOS), "ease,mos", ONE, ["ease.train_epochs=5", "mos.train_epochs=5"]),
+    (("cifar100", "glyphs"), "ease,mos", ONE, ["ease.train_epochs=1", "mos.train_epochs=1"]),
+    (("digits", *PHOTOS, "cifar100"), "finetune", ONE, ["finetune.train_epochs=3"]),
+]
+
+
+def commands(data: str, only: list[str] | None = None) -> list[tuple[str, list[str]]]:
+    """Return (stream, arguments of ``experiments.compare``), stream by stream."""
+    return [
+        (
+            stream,
+            [a.format(data=data) for a in STREAMS[stream]] + [f"methods=[{methods}]", seeds, *more],
+        )
+        for stream in STREAMS
+        for streams, methods, seeds, more in PLAN
+        if stream in streams and (not only or stream in only)
+    ]
+
+
+def missing(arguments: list[str]) -> str | None:
+    """Return the file that a stream needs and that is not there."""
+    root = next((a.partition("=")[2] for a in arguments if a.startswith("stream.root=")), None)
+    return None if root is None or Path(root).exists() else root
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run what is not finished yet, then write the report."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.comparison", description=__doc__)
+    parser.add_argument("--data", default="data", help="folder of the tars")
+    parser.add_argument("--only", nargs="+", choices=STREAMS, help="these streams alone")
+    parser.add_argument("--results", type=Path, default=Path("results/comparison"))
+    parser.add_argument("--list", action="store_true", help="print the commands, run nothing")
+    options = parser.parse_args(arguments)
+    todo = []
+    for stream, one in commands(options.data, options.only):
+        if options.list:
+            line = [*one, f"results_root={options.results}"]
+            print(f"python -m experiments.compare {shlex.join(line)}")
+        elif lacking := missing(one):
+            print(f"left out: {stream}, for {lacking} is not there", file=sys.stderr)
+        else:
+            todo.append(one)
+    if options.list:
+        return
+    register_configs()
+    try:
+        runs = [s for one in todo for s in plan([*one, f"results_root={options.results}"])]
+        for i, settings in enumerate(runs):
+            print(f"run {i + 1} of {len(runs)}: {run_path(settings)}", flush=True)
+            execute(settings)
+        for place, why in write_report(options.results, options.results / "report"):
+            print(f"left out: {place}: {why}", file=sys.stderr)
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command takes up where it stopped")
+    except (ToscaError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print(options.results / "report/report.html")
+
+
+if __name__ == "__main__":
+    main()
