@@ -51,10 +51,15 @@ TSNE_STATE = 0
 CLASS_COLOURS = 10
 
 
-def learned(settings: dict[str, Any]) -> Run:
-    """Return a run that has learned its whole stream, and was not tested."""
+def learned(settings: dict[str, Any], least: int = 1) -> Run:
+    """Return a run that has learned its whole stream, and was not tested.
+
+    :raises ValueError: a stream of fewer than ``least`` tasks.
+    """
     run = Run(settings)
     tasks = len(run.benchmark.train_stream)
+    if tasks < least:
+        raise ValueError(f"{label_of(settings['stream'])} has {tasks} task(s), {least} are needed")
     for t in range(tasks):
         run.learn(t)
         print(
@@ -127,11 +132,9 @@ def similarity(
     found: dict[tuple[str, str], list[np.ndarray]] = {}
     rows = []
     for setting, settings in plan:
-        run = learned(settings)
+        run = learned(settings, least=2)
         z, _, _ = features(run, run.benchmark.train_stream)
         net = run.strategy.model.cpu()
-        if net.n_tasks < 2:
-            raise ValueError(f"{head_of(run)['stream']} has a single task: nothing to compare")
         nets = {setting: net}
         if setting == plan[0][0]:
             nets[UNTRAINED] = untrained(net)
@@ -146,15 +149,16 @@ def similarity(
                 rows.append(
                     (name, "training images, no test", settings["seed"], kind, off_diagonal(matrix))
                 )
-    # the control comes last
+    rows.sort(key=lambda row: row[0] == UNTRAINED)  # the control comes last, here and below
     panels = {
         (kind, name): np.mean(found[name, kind], axis=0)
         for kind in SIMILARITIES
         for name in sorted(dict.fromkeys(n for n, _ in found), key=UNTRAINED.__eq__)
     }
     head = head_of(run)
-    seeds = len({row[2] for row in rows})
-    plot_similarity(panels, figure, f"TOSCA's modules, {head['stream']}, mean over {seeds} seed(s)")
+    seeds = ", ".join(sorted({str(row[2]) for row in rows}))
+    title = f"Modules of TOSCA on {head['stream']}, mean over the seeds {seeds}"
+    plot_similarity(panels, figure, title)
     return _values(rows), head
 
 

@@ -12,7 +12,7 @@ import pytest
 from tosca_avalanche.plots import plot_dots
 
 
-def table(n: int = 3, panels: int = 2, std: float | None = 1.0) -> pd.DataFrame:
+def table(n: int = 3, panels: int = 2, std: float = 1.0) -> pd.DataFrame:
     return pd.DataFrame(
         [
             (f"a setting with a rather long name {i}", f"protocol-{i % 2}", f"panel {p} (%)",
@@ -24,9 +24,9 @@ def table(n: int = 3, panels: int = 2, std: float | None = 1.0) -> pd.DataFrame:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("n", "panels", "std"), [(1, 1, None), (7, 4, 2.0), (30, 2, None)])
+@pytest.mark.parametrize(("n", "panels", "std"), [(1, 1, np.nan), (7, 4, 2.0), (30, 2, np.nan)])
 def test_png_and_csv(
-    n: int, panels: int, std: float | None, tmp_path: Path,
+    n: int, panels: int, std: float, tmp_path: Path,
     png_size: Callable[[Path], tuple[int, int]],
 ) -> None:  # fmt: skip
     own = table(n, panels, std)

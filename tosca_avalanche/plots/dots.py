@@ -20,7 +20,7 @@ from tosca_avalanche.plots.style import (
 )
 
 _COLUMNS = ["setting", "protocol", "panel", "mean", "std_ddof1", "n"]
-_LABEL_WIDTH = 26
+_LABEL_WIDTH = 38
 _PANEL = 2.9
 _MIN_SPAN = 5.0
 # a panel whose largest mean is this many times its smallest is logarithmic
@@ -53,7 +53,7 @@ def plot_dots(table: pd.DataFrame, path: str | Path, title: str) -> Path:
     labels = [wrapped(str(setting), _LABEL_WIDTH) for setting, _ in lines]
     heights = sum(label.count("\n") + 1 for label in labels)
     texts, columns, legend = legend_layout([str(p) for p in protocols])
-    width = 2.4 + _PANEL * len(panels)
+    width = 3.2 + _PANEL * len(panels)
     title = wrapped(title, int(11 * width))
     extra = 0.21 * (legend + title.count("\n"))
     figure = empty_figure(width, 1.9 + 0.27 * max(heights, len(lines) + 1) + extra)

@@ -40,6 +40,7 @@ def plot_similarity(
     columns = list(dict.fromkeys(column for _, column in panels))
     size = (1.2 + _PANEL * len(columns), 1.0 + _PANEL * len(rows))
     figure = empty_figure(*size)
+    figure.set_layout_engine("constrained", h_pad=0.1)  # titles clear of the ticks above them
     grid = figure.subplots(len(rows), len(columns), squeeze=False)
     image = None
     for axes in grid.ravel():
