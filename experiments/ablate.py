@@ -58,11 +58,13 @@ def plan(name: str, arguments: list[str]) -> Plan:
     mine = overrides_of(methods, rest)
     first = settings_of(methods[0], own["seeds"][0], mine[methods[0]])
     variants = ablation.variants(methods, lambda: load_backbone(**first["backbone"]).embed_dim)
-    fixed = {a.partition("=")[0] for v in variants for a in v.overrides}
+    fixed = {(v.method, a.partition("=")[0]) for v in variants for a in v.overrides}
     for argument in rest:
-        group, _, leaf = argument.partition("=")[0].partition(".")
-        key = f"method.{leaf}" if group in ("method", *methods) else argument.partition("=")[0]
-        if key in fixed:
+        key = argument.partition("=")[0]
+        group, _, leaf = key.partition(".")
+        if group in ("method", *methods):
+            key = f"method.{leaf}"
+        if any((m, key) in fixed for m in ([group] if group in methods else methods)):
             raise ValueError(f"{argument!r}: {name} sets {key} itself, leave it out")
     return [
         (v, settings_of(v.method, seed, [*mine[v.method], *v.overrides]))
@@ -215,7 +217,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         print(f"table, figure and its numbers: {ablate(name, rest)}")
     except KeyboardInterrupt:
-        sys.exit("interrupted; the same command takes up where it stopped")
+        sys.exit("interrupted; finished tasks of its runs are kept, and the same command goes on")
     except (ToscaError, ValueError, HydraException, ConnectionError) as error:
         sys.exit(f"error: {error}")
 

@@ -88,7 +88,7 @@ MEASURES = {
     "A_last": Measure("A_last (%)", last("A_last"), 100),
     "selection_acc": Measure("module selection (%)", last("selection_acc"), 100),
     "avg_task_acc": Measure("average task accuracy (%)", last("avg_task_acc"), 100),
-    "kept": Measure("of it kept at the end (%)", kept, 100),
+    "kept": Measure("kept of it after the last task (%)", kept, 100),
     "sparsity_zero": Measure("exact zeros (%)", mean_over_tasks("sparsity_zero"), 100, 2),
     "sparsity_1e-3": Measure("magnitude below 1e-3 (%)", mean_over_tasks("sparsity_1e-3"), 100, 2),
     "module_numbers": Measure("parameters of a task's module", module_numbers, 1, 0, True),

@@ -49,6 +49,7 @@ def test_the_names_are_listed(arguments):
         ("l1", "tosca.sparsity=l1", "l1 sets method.sparsity itself"),
         ("flow", "method.label=mine", "flow sets method.label itself"),
         ("protocols", "eval_order=shuffled", "protocols sets eval_order itself"),
+        ("protocols", "method.eval_mb_size=9", "protocols sets method.eval_mb_size itself"),
         ("l1", "methods=[l2p]", "l1 takes no methods; it has its own runs"),
         ("cost", "selections=[oracle]", r"cost takes no selections; pass METHOD\.selection"),
         ("cost", "methods=[slda]", "put tosca among them"),
@@ -85,6 +86,12 @@ def test_default_runs_are_shared_and_all_others_have_a_place_of_their_own():
     found = [(s["method"]["l1"], s["method"]["sparsity"]) for _, s in plans["l1"]]
     assert found == [(0, "l1"), (1e-4, "l1"), (5e-4, "l1"), (1e-3, "l1"), (5e-4, "proximal"),
                      (1e-3, "proximal")]  # fmt: skip
+
+
+def test_a_key_of_one_method_stays_free_where_only_the_other_has_it_fixed():
+    runs = ablate.plan("protocols", ["l2p.eval_mb_size=9", "seeds=[7]"])
+    found = [s["method"]["eval_mb_size"] for _, s in runs]
+    assert found == [48] * 4 + [9] * 3
 
 
 def test_tasks_by_hand_from_the_metrics_of_two_seeds(root, capsys):

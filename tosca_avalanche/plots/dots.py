@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from tosca_avalanche.plots.series import check_columns
 from tosca_avalanche.plots.style import (
@@ -23,7 +25,7 @@ _COLUMNS = ["setting", "protocol", "panel", "mean", "std_ddof1", "n"]
 _LABEL_WIDTH = 38
 _PANEL = 2.9
 _MIN_SPAN = 5.0
-# a panel whose largest mean is this many times its smallest is logarithmic
+# a panel whose largest mean is this many times its smallest is logarithmic, unless in percent
 _LOG_FROM = 20
 
 
@@ -66,8 +68,10 @@ def plot_dots(table: pd.DataFrame, path: str | Path, title: str) -> Path:
     grid[0].set_ylim(len(lines) - 0.5, -0.5)
     figure.suptitle(title, fontsize=11)
     spread = table["std_ddof1"].notna().any()
+    handles, names = _handles(grid, texts)
     figure.legend(
-        *_handles(grid, texts),
+        handles,
+        names,
         loc="outside lower center",
         ncols=columns,
         fontsize=9,
@@ -102,11 +106,13 @@ def _draw_panel(
             ecolor=style["color"],
             **style,
         )
-    means = own["mean"].dropna()
-    if len(means) and means.min() > 0 and means.max() >= _LOG_FROM * means.min():
+    means, percent = own["mean"].dropna(), str(own["panel"].iloc[0]).endswith("(%)")
+    wide = len(means) and means.min() > 0 and means.max() >= _LOG_FROM * means.min()
+    if wide and not percent:
         axes.set_xscale("log")
     elif len(means):
-        _widen(axes, str(own["panel"].iloc[0]).endswith("(%)"), bool((means >= 0).all()))
+        _widen(axes, percent, bool((means >= 0).all()))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.grid(True, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
 
@@ -121,9 +127,9 @@ def _widen(axes: Axes, percent: bool, positive: bool) -> None:
     axes.set_xlim(max(low, -0.03 * (high - low)) if positive and middle >= 0 else low, high)
 
 
-def _handles(grid: np.ndarray, texts: list[str]) -> tuple[list[object], list[str]]:
+def _handles(grid: np.ndarray, texts: list[str]) -> tuple[list[Artist], list[str]]:
     """Return a legend's handles and texts, each once, whatever panel has it."""
-    found: dict[str, object] = {}
+    found: dict[str, Artist] = {}
     for axes in grid:
         for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(text, handle)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 
 from tosca_avalanche.plots.series import check_columns
 from tosca_avalanche.plots.style import (
@@ -43,7 +44,7 @@ def plot_maps(points: pd.DataFrame, path: str | Path, title: str, legend: str) -
     width = 3.5 * len(panels) + beside
     figure = empty_figure(width, 4.6)
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
-    handles = []
+    handles: list[Artist] = []
     for axes, panel in zip(grid, panels, strict=True):
         own = points[points["panel"] == panel]
         handles = []
