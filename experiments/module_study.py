@@ -156,8 +156,9 @@ def similarity(
         for name in sorted(dict.fromkeys(n for n, _ in found), key=UNTRAINED.__eq__)
     }
     head = head_of(run)
-    seeds = ", ".join(sorted({str(row[2]) for row in rows}))
-    title = f"Modules of TOSCA on {head['stream']}, mean over the seeds {seeds}"
+    seeds = sorted({row[2] for row in rows})
+    over = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    title = f"Modules of TOSCA on {head['stream']}, mean over {over}"
     plot_similarity(panels, figure, title)
     return _values(rows), head
 
@@ -192,10 +193,7 @@ def tsne(
             scores["own_nearest"] = nearest_is_right(x, y.numpy(), tasks.numpy())
             protocol = "per-image" if name == RAW else "oracle-task"
             rows += [(name, protocol, seed, k, v) for k, v in scores.items()]
-            text = f"1-NN {100 * scores['nearest']:.1f} %"
-            if scores["silhouette"] is not None:
-                text = f"silhouette {scores['silhouette']:.3f}, {text}"
-            parts.append(_points(run, f"{name}\n{text}", points, y, tasks))
+            parts.append(_points(run, f"{name}\n{_said(scores)}", points, y, tasks))
         if drawn is None:
             drawn = pd.concat(parts, ignore_index=True)
             title = (
@@ -250,6 +248,15 @@ def head_of(run: Run) -> dict[str, Any]:
         "backbone": f"{backbone.name}, fingerprint {backbone.fingerprint[:12]}",
         "tasks": len(run.benchmark.train_stream),
     }
+
+
+def _said(scores: dict[str, float | None]) -> str:
+    texts = [f"1-NN {100 * scores['nearest']:.1f} %"]
+    if scores["silhouette"] is not None:
+        texts.insert(0, f"silhouette {scores['silhouette']:.3f}")
+    if scores["own_nearest"] is not None:
+        texts.append(f"within the task {100 * scores['own_nearest']:.1f} %")
+    return ", ".join(texts)
 
 
 def _points(run: Run, panel: str, points: np.ndarray, y: Tensor, tasks: Tensor) -> pd.DataFrame:

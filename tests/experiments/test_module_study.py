@@ -138,8 +138,8 @@ def test_tsne_of_real_images(tmp_path, monkeypatch):
             right += names[distances.argmin()] == names[i]
         setting = panel.splitlines()[0]
         assert table.loc[(setting, "map_nearest"), "mean"] == pytest.approx(right / 60)
-        nearest = table.loc[(setting, "nearest"), "mean"]
-        assert panel.endswith(f"1-NN {100 * nearest:.1f} %")
+        nearest, own = (table.loc[(setting, m), "mean"] for m in ("nearest", "own_nearest"))
+        assert panel.endswith(f"1-NN {100 * nearest:.1f} %, within the task {100 * own:.1f} %")
     protocols = table["protocol"].groupby("setting").first().to_dict()
     assert protocols == {"raw features": "per-image", "adapter alone": "oracle-task",
                          "LuCA": "oracle-task"}  # fmt: skip
