@@ -112,7 +112,7 @@ def _draw_panel(
         axes.set_xscale("log")
     elif len(means):
         _widen(axes, percent, bool((means >= 0).all()))
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     axes.grid(True, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
 
