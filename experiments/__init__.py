@@ -1,4 +1,4 @@
-"""Experiments on top of tosca_avalanche: run, compare, distil a backbone."""
+"""Experiments on top of tosca_avalanche: run, compare, ablate, report, distil a backbone."""
 
 import warnings
 

@@ -98,8 +98,8 @@ def collect(root: Path) -> tuple[list[Section], list[tuple[str, str]]]:
         if any(part.endswith(".partial") for part in place.parts):
             continue
         try:
-            run = _read(path.parent)
-            key = (str(Path(*place.parts[:-3])), *_traits(run).values())
+            run = read_run(path.parent)
+            key = (str(Path(*place.parts[:-3])), *traits_of(run).values())
         except (RecordError, KeyError, TypeError, ValueError, IndexError) as error:
             what = f"run.json has no {error}" if isinstance(error, KeyError) else str(error)
             refused.append((str(place), what))
@@ -108,7 +108,7 @@ def collect(root: Path) -> tuple[list[Section], list[tuple[str, str]]]:
     refused += _unfinished(root)
     out = []
     for key, runs in sections.items():
-        section = Section(key[0], _traits(runs[0]))
+        section = Section(key[0], traits_of(runs[0]))
         for group in _grouped(runs):
             try:
                 section.groups.append(_group(group))
@@ -122,7 +122,11 @@ def collect(root: Path) -> tuple[list[Section], list[tuple[str, str]]]:
     return out, sorted(refused)
 
 
-def _read(folder: Path) -> Finished:
+def read_run(folder: Path) -> Finished:
+    """Return a finished run.
+
+    :raises RecordError: files that don't agree with each other, or a run that stopped early.
+    """
     record, frame = read_json(folder / "run.json"), read_metrics(folder / "metrics.csv")
     for key in HEAD:
         found = frame[key].unique().tolist()
@@ -138,7 +142,8 @@ def _read(folder: Path) -> Finished:
     return Finished(folder, record, frame)
 
 
-def _traits(run: Finished) -> dict[str, str]:
+def traits_of(run: Finished) -> dict[str, str]:
+    """Return, in words, what runs must have in common to stand in one table."""
     record, backbone = run.record, run.record["backbone"]
     sizes = record["task_sizes"]
     last = run.frame[run.frame["metric"] == "A_last"]

@@ -54,30 +54,54 @@ def parse(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 def plan(arguments: list[str]) -> list[dict[str, Any]]:
     """Return the settings of every run, all keys checked before the first one starts."""
     own, rest = parse(arguments)
-    for_methods = [a for a in rest if a.startswith("method.")]
-    for_one = [a for a in rest if a.partition(".")[0] in own["methods"]]
-    keys = {name: set(method_schema(_known(name)).__dataclass_fields__) for name in own["methods"]}  # type: ignore[attr-defined]
-    for override in for_methods:
-        key = override.partition("=")[0].removeprefix("method.")
-        if not any(key in k for k in keys.values()):
-            raise ValueError(f"none of {own['methods']} has the key {override.partition('=')[0]!r}")
-    shared = [a for a in rest if a not in for_methods and a not in for_one]
     out = []
-    for name in own["methods"]:
-        mine = [a for a in for_methods if a.partition("=")[0].removeprefix("method.") in keys[name]]
-        mine += [f"method.{a.partition('.')[2]}" for a in for_one if a.partition(".")[0] == name]
-        selections = own["selections"] if "selection" in keys[name] else [None]
+    for name, mine in overrides_of(own["methods"], rest).items():
+        selections = own["selections"] if "selection" in _keys(name) else [None]
         for selection in selections:
             chosen = [] if selection is None else [f"method.selection={selection}"]
             for seed in own["seeds"]:
-                overrides = [f"method={name}", f"seed={seed}", *shared, *mine, *chosen]
-                out.append(to_settings(compose(overrides)))
+                out.append(settings_of(name, seed, [*mine, *chosen]))
     return out
 
 
-def _known(name: str) -> str:
+def overrides_of(methods: list[str], rest: list[str]) -> dict[str, list[str]]:
+    """Return each method's share of a command line's keys of runs.
+
+    :raises ValueError: an unknown method, or a ``method.`` key that none of them has.
+    """
+    keys = {name: _keys(name) for name in methods}
+    for_methods = [a for a in rest if a.startswith("method.")]
+    for_one = [a for a in rest if a.partition(".")[0] in keys]
+    for override in for_methods:
+        key = override.partition("=")[0].removeprefix("method.")
+        if not any(key in k for k in keys.values()):
+            raise ValueError(f"none of {methods} has the key {override.partition('=')[0]!r}")
+    shared = [a for a in rest if a not in for_methods and a not in for_one]
+    out = {}
+    for name in keys:
+        mine = [a for a in for_methods if a.partition("=")[0].removeprefix("method.") in keys[name]]
+        mine += [f"method.{a.partition('.')[2]}" for a in for_one if a.partition(".")[0] == name]
+        out[name] = [*shared, *mine]
+    return out
+
+
+def settings_of(name: str, seed: int, overrides: list[str]) -> dict[str, Any]:
+    """Return the checked settings of one run of a method."""
+    return to_settings(compose([f"method={name}", f"seed={seed}", *overrides]))
+
+
+def execute_all(settings: list[dict[str, Any]]) -> list[Path]:
+    """Do the runs that are not finished yet, one after another; return the folders of all."""
+    folders = []
+    for i, one in enumerate(settings):
+        print(f"run {i + 1} of {len(settings)}: {run_path(one)}", flush=True)
+        folders.append(execute(one))
+    return folders
+
+
+def _keys(name: str) -> set[str]:
     find_strategy(name)
-    return name
+    return set(method_schema(name).__dataclass_fields__)  # type: ignore[attr-defined]
 
 
 def report(folders: list[Path], out: Path) -> pd.DataFrame:
@@ -102,11 +126,7 @@ def main() -> None:
     """Run what is not finished yet, then print the table and write the plots."""
     register_configs()
     try:
-        settings = plan(sys.argv[1:])
-        folders = []
-        for i, one in enumerate(settings):
-            print(f"run {i + 1} of {len(settings)}: {run_path(one)}", flush=True)
-            folders.append(execute(one))
+        folders = execute_all(plan(sys.argv[1:]))
         out = folders[0].parents[2]
         report(folders, out)
         print(f"table, plots and their numbers: {out}")

@@ -67,9 +67,9 @@ def execute(settings: dict[str, Any]) -> Path:
 
 
 class Run:
-    """A run in progress."""
+    """A run in progress; without a folder it can learn and test, and nothing is written."""
 
-    def __init__(self, settings: dict[str, Any], folder: RunFolder) -> None:
+    def __init__(self, settings: dict[str, Any], folder: RunFolder | None = None) -> None:
         self.settings, self.folder = settings, folder
         self.protocol = protocol_of(settings)
         seed, order_seed = settings["seed"], settings["class_order_seed"]

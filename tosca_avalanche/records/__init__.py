@@ -9,7 +9,15 @@ from tosca_avalanche.records.rows import (
     selection_rows,
 )
 from tosca_avalanche.records.run_folder import RunFolder, differences, read_metrics
-from tosca_avalanche.records.summary import latex_table, summarise, table, table_cells
+from tosca_avalanche.records.summary import (
+    latex_table,
+    markdown_table,
+    mean_text,
+    over_seeds,
+    summarise,
+    table,
+    table_cells,
+)
 
 __all__ = [
     "COLUMNS",
@@ -19,6 +27,9 @@ __all__ = [
     "differences",
     "environment",
     "latex_table",
+    "markdown_table",
+    "mean_text",
+    "over_seeds",
     "read_metrics",
     "row",
     "selection_rows",

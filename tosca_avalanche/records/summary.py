@@ -61,7 +61,20 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
         .groupby(["run_id", "method", "stream", "seed", "protocol", "metric"], as_index=False)
         .agg(value=("value", "sum"))
     )
-    value = pd.concat([value[value["metric"] != "train_s"], seconds])
+    out = over_seeds(pd.concat([value[value["metric"] != "train_s"], seconds]))
+    order = {metric: i for i, metric in enumerate(HEADLINE)}
+    return out.sort_values(
+        ["stream", "protocol", "method", "metric"],
+        key=lambda c: c.map(order) if c.name == "metric" else c,
+    ).reset_index(drop=True)
+
+
+def over_seeds(value: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, std (ddof 1) and n of each (stream, method, protocol, metric) over its seeds.
+
+    :param value: one row per seed, with stream, method, protocol, seed, metric and value.
+    :raises RecordError: a seed twice in a group, or a metric defined for some seeds only.
+    """
     keys = ["stream", "method", "protocol", "metric"]
     twice = value[value.duplicated([*keys, "seed"], keep=False)]
     if len(twice):
@@ -75,12 +88,7 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
         raise RecordError(f"{mixed[mixed].index[0]} is undefined for some seeds only")
     grouped = value.groupby(keys)["value"].agg(["mean", "std", "count"]).reset_index()
     seeds = value.groupby(keys[:3])["seed"].nunique().rename("seeds").reset_index()
-    out = grouped.merge(seeds, on=keys[:3]).rename(columns={"count": "n"})
-    order = {metric: i for i, metric in enumerate(HEADLINE)}
-    return out.sort_values(
-        ["stream", "protocol", "method", "metric"],
-        key=lambda c: c.map(order) if c.name == "metric" else c,
-    ).reset_index(drop=True)
+    return grouped.merge(seeds, on=keys[:3]).rename(columns={"count": "n"})
 
 
 def table_cells(summary: pd.DataFrame, protocol: str) -> list[list[str]]:
@@ -98,7 +106,12 @@ def table_cells(summary: pd.DataFrame, protocol: str) -> list[list[str]]:
 
 def table(summary: pd.DataFrame, protocol: str) -> str:
     """Return a text table (Markdown) of one protocol."""
-    head, *rows = table_cells(summary, protocol)
+    return markdown_table(table_cells(summary, protocol))
+
+
+def markdown_table(cells: list[list[str]]) -> str:
+    """Return a head and rows of cells as a Markdown table."""
+    head, *rows = cells
     return "\n".join(
         [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
         + [f"| {' | '.join(row)} |" for row in rows]
@@ -133,5 +146,10 @@ def _cell(by: pd.DataFrame, metric: str, factor: float, digits: int) -> str:
     if metric not in by.index or pd.isna(by.loc[metric, "mean"]):
         return "–"
     mean, std = by.loc[metric, "mean"] * factor, by.loc[metric, "std"] * factor
+    return mean_text(mean, None if metric in EXACT else std, digits)
+
+
+def mean_text(mean: float, std: float | None, digits: int) -> str:
+    """Return "mean ± std", or the mean alone where there is no spread to print."""
     text = f"{mean:,.{digits}f}"
-    return text if pd.isna(std) or metric in EXACT else f"{text} ± {std:.{digits}f}"
+    return text if pd.isna(std) else f"{text} ± {std:,.{digits}f}"
