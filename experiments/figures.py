@@ -16,22 +16,34 @@ from tosca_avalanche.plots import (
     plot_selection,
 )
 
+DEFAULT_PROTOCOL = "per-image"
+
 
 def stream_figures(
     frame: pd.DataFrame, summary: pd.DataFrame, out: Path, kind: str = "png"
 ) -> list[Path]:
     """Draw accuracy, forgetting and cost of all methods on a stream; return the files.
 
+    Of several protocols these show the default one; a figure of their own has the methods that
+    were run under more than one.
+
     :param frame: metrics of the runs; ``summary`` their means, see ``records.summarise``.
     :param kind: png or svg.
     """
-    figures = [plot_accuracy(frame, out / f"accuracy.{kind}")]
-    if frame["after_task"].max() > 0:
-        figures.append(plot_forgetting(frame, out / f"forgetting.{kind}"))
+    main, means = frame, summary
+    if DEFAULT_PROTOCOL in set(frame["protocol"]):
+        main = frame[frame["protocol"] == DEFAULT_PROTOCOL]
+        means = summary[summary["protocol"] == DEFAULT_PROTOCOL]
+    figures = [plot_accuracy(main, out / f"accuracy.{kind}")]
+    if main["after_task"].max() > 0:
+        figures.append(plot_forgetting(main, out / f"forgetting.{kind}"))
     # colours follow the order of the lines, the same in all three
-    lines = frame[["method", "protocol"]].drop_duplicates()
-    ordered = lines.merge(summary, on=["method", "protocol"])
+    lines = main[["method", "protocol"]].drop_duplicates()
+    ordered = lines.merge(means, on=["method", "protocol"])
     figures.append(plot_cost(ordered, out / f"cost.{kind}"))
+    several = frame.groupby("method")["protocol"].transform("nunique") > 1
+    if several.any():
+        figures.append(plot_accuracy(frame[several], out / f"protocols.{kind}"))
     return figures
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 
 from experiments.collect import Group, Section
 from experiments.config import method_schema
+from experiments.figures import DEFAULT_PROTOCOL
 from tosca_avalanche.errors import ToscaError
 
-PROTOCOL = "per-image"
 METRICS = {"A_last": "A_last (%)", "A_bar": "A-bar (%)", "forgetting_max": "forgetting (points)"}
 LEGEND = (
     "Protocol per-image. Mean ± standard deviation (ddof 1) over seeds; a number without ± is one "
@@ -49,7 +49,9 @@ def markdown(sections: list[Section]) -> str:
 
 
 def _groups(section: Section) -> dict[str, Group]:
-    return {g.runs[0].record["method"]: g for g in section.groups if _protocol(g) == PROTOCOL}
+    return {
+        g.runs[0].record["method"]: g for g in section.groups if _protocol(g) == DEFAULT_PROTOCOL
+    }
 
 
 def _protocol(group: Group) -> str:

@@ -54,6 +54,7 @@ CAPTIONS = {
     "accuracy": "Accuracy on all classes seen so far, after each task",
     "forgetting": "Forgetting (max form) after each task; lower is better",
     "cost": "Accuracy after the last task, over what it costs",
+    "protocols": "The same method under several protocols: what a batch, or the task, gives away",
     "heatmap": "Accuracy on each task (column) after learning each task (row)",
     "selection": "Which module the images of each task chose; the diagonal is right",
     "prompts": "Which prompts the images of each task chose",

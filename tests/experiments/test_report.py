@@ -66,9 +66,13 @@ def test_means_tables_and_a_page_that_needs_nothing_else(tmp_path):
     assert r"tosca & 2 & 70.0 $\pm$ 10.6 & 55.0 $\pm$ 14.1 &" in tex
     assert r"a<b>\&\_c & 1" in tex and tex.count(r"\begin{tabular}") == 2
     assert "a&lt;b&gt;&amp;_c" in text and "<b>&_" not in text
-    # three of the stream, a heat map each, the choices of two
-    assert text.count("<svg") == text.count("</svg>") == 3 + 3 + 2
-    assert len(list(out.rglob("*.svg"))) == 8
+    # three of the stream, one of the method with two protocols, a heat map each, the choices of two
+    assert text.count("<svg") == text.count("</svg>") == 4 + 3 + 2
+    assert len(list(out.rglob("*.svg"))) == 9
+    drawn = {n: pd.read_csv(out / f"figures/toy/{n}.csv") for n in ("accuracy", "protocols")}
+    assert set(drawn["accuracy"]["protocol"]) == {"per-image"}
+    assert set(drawn["protocols"]["protocol"]) == {"per-image", "batch48-sorted"}
+    assert set(drawn["protocols"]["method"]) == {"tosca"}
     assert not re.search(r"<script|<link|<img|@import|(src|href)=\"(?!#|data:)", text)
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
