@@ -4,7 +4,7 @@
 FOLDER/{aid30,cifar100,grocery81,pacs4x7}.tar (a stream whose file is missing is left out and
 named) and the embedded digits and glyphs. Finished runs are not repeated: on a clone with its
 results there is nothing to do until a folder of runs is deleted. At the end it writes
-the report, see ``experiments.report``.
+the report, see ``experiments.report``, and each stream's figures beside its runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import shlex
 import sys
 from pathlib import Path
 
+from experiments.collect import collect
 from experiments.compare import plan
 from experiments.config import register_configs
+from experiments.figures import stream_figures
 from experiments.identity import run_path
 from experiments.report import write_report
 from experiments.run import execute
@@ -115,6 +117,8 @@ def main(arguments: list[str] | None = None) -> None:
             execute(settings)
         for place, why in write_report(options.results, options.results / "report"):
             print(f"left out: {place}: {why}", file=sys.stderr)
+        for section in collect(options.results)[0]:
+            stream_figures(section.frame, section.summary, options.results / section.place)
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command takes up where it stopped")
     except (ToscaError, ValueError) as error:

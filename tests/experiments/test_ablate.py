@@ -85,7 +85,7 @@ def test_default_runs_are_shared_and_all_others_have_a_place_of_their_own():
     assert [s["method"]["bottleneck"] for _, s in plans["bottleneck"]] == [24, None, 6]
     found = [(s["method"]["l1"], s["method"]["sparsity"]) for _, s in plans["l1"]]
     assert found == [(0, "l1"), (1e-4, "l1"), (5e-4, "l1"), (1e-3, "l1"), (5e-4, "proximal"),
-                     (1e-3, "proximal")]  # fmt: skip
+                     (1e-3, "proximal"), (5e-3, "proximal")]  # fmt: skip
 
 
 def test_a_key_of_one_method_stays_free_where_only_the_other_has_it_fixed():
@@ -142,7 +142,7 @@ def test_l1_counts_zeros_of_real_modules_and_the_report_takes_its_runs(root):
     out = ablate.ablate("l1", fast)
     zeros, small = rows(out, "sparsity_zero"), rows(out, "sparsity_1e-3")
     labels = ("tosca-l1-0", "tosca-l1-1e-4", "tosca", "tosca-l1-1e-3", "tosca-proximal-5e-4",
-              "tosca-proximal-1e-3")  # fmt: skip
+              "tosca-proximal-1e-3", "tosca-proximal-5e-3")  # fmt: skip
     for label, setting in zip(labels, zeros.index, strict=True):
         folder = root / f"digits/{label}/per-image/seed-1"
         assert zeros.loc[setting, "mean"] == pytest.approx(values(folder, "sparsity_zero").mean())

@@ -37,6 +37,7 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr()
     assert "left out: aid30, for" in said.err and "run 1 of 1" in said.out
     assert (tmp_path / "r/report/report.html").exists()
+    assert (tmp_path / "r/digits/accuracy.png").exists()
     comparison.main(call)
     assert capsys.readouterr().out.count("is finished") == 1
     with pytest.raises(SystemExit, match="no finished run"):
