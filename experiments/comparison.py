@@ -43,31 +43,37 @@ STREAMS: dict[str, list[str]] = {
     ],
     "glyphs": ["stream=glyphs"],
 }
-FIVE, ONE = "seeds=[1993,1994,1995,1996,1997]", "seeds=[1993]"
+FIVE, THREE, ONE = (f"seeds={list(range(1993, 1993 + n))}".replace(" ", "") for n in (5, 3, 1))
 PHOTOS = ("aid30", "grocery81", "pacs4x7")
+TEN = ("digits", *PHOTOS, "cifar100")
+FREE = "tosca,simplecil,slda"  # one pass of each image serves all seeds
+
+
+def _epochs(methods: str, epochs: int) -> list[str]:
+    return [f"{method}.train_epochs={epochs}" for method in methods.split(",")]
+
+
+PROMPTS, ADAPTERS = "l2p,dualprompt,codaprompt", "ease,mos"
 # streams, methods, seeds, and what differs from the published settings
 PLAN: list[tuple[tuple[str, ...], str, str, list[str]]] = [
-    (tuple(STREAMS), "tosca,tosca_routed,simplecil,slda,joint", FIVE, []),
-    (("digits", *PHOTOS, "cifar100"), "tosca", FIVE, ["selections=[entropy-batch,oracle]"]),
-    (
-        ("digits", *PHOTOS, "cifar100"),
-        "tosca",
-        FIVE,
-        ["selections=[entropy-batch]", "eval_order=shuffled"],
-    ),
-    (("digits", *PHOTOS, "cifar100"), "ranpac,aper", ONE, []),
+    (tuple(STREAMS), FREE, FIVE, []),
+    ((*TEN, "cifar100-20x5"), "tosca_routed", FIVE, []),
+    (("glyphs",), "tosca_routed", THREE, []),
+    (TEN, "joint", FIVE, []),
+    (("cifar100-20x5", "glyphs"), "joint", ONE, []),
+    (TEN, "tosca", FIVE, ["selections=[entropy-batch,oracle]"]),
+    (TEN, "tosca", FIVE, ["selections=[entropy-batch]", "eval_order=shuffled"]),
+    (TEN, "ranpac", ONE, []),
     (("glyphs",), "ranpac", ONE, ["ranpac.projection=2000"]),
-    (("digits",), "l2p,dualprompt,codaprompt", ONE, []),
-    (PHOTOS, "l2p,dualprompt,codaprompt", ONE, ["codaprompt.train_epochs=5"]),
-    (
-        ("cifar100",),
-        "l2p,dualprompt,codaprompt",
-        ONE,
-        [f"{m}.train_epochs=3" for m in ("l2p", "dualprompt", "codaprompt")],
-    ),
-    (("digits", *PHOTOS), "ease,mos", ONE, ["ease.train_epochs=5", "mos.train_epochs=5"]),
-    (("cifar100", "glyphs"), "ease,mos", ONE, ["ease.train_epochs=1", "mos.train_epochs=1"]),
-    (("digits", *PHOTOS, "cifar100"), "finetune", ONE, ["finetune.train_epochs=3"]),
+    (("digits",), PROMPTS, ONE, []),
+    (PHOTOS, PROMPTS, ONE, _epochs("codaprompt", 5)),
+    (("aid30",), "l2p", ONE, ["l2p.batchwise=true"]),
+    (("aid30",), "l2p", ONE, ["l2p.batchwise=true", "eval_order=shuffled"]),
+    (("cifar100",), PROMPTS, ONE, _epochs(PROMPTS, 3)),
+    (("digits", *PHOTOS), ADAPTERS, ONE, _epochs(ADAPTERS, 5)),
+    (("cifar100", "glyphs"), ADAPTERS, ONE, _epochs(ADAPTERS, 1)),
+    (("digits", *PHOTOS), "aper", ONE, []),
+    (("digits", *PHOTOS), "finetune", ONE, _epochs("finetune", 3)),
 ]
 
 
