@@ -66,7 +66,7 @@ PLAN: list[tuple[tuple[str, ...], str, str, list[str]]] = [
     (TEN, "ranpac", ONE, []),
     (("glyphs",), "ranpac", ONE, ["ranpac.projection=2000"]),
     (("digits",), PROMPTS, ONE, []),
-    (PHOTOS, PROMPTS, ONE, _epochs("codaprompt", 5)),
+    (("aid30",), PROMPTS, ONE, _epochs("codaprompt", 5)),
     (("aid30",), "l2p", ONE, ["l2p.batchwise=true"]),
     (("aid30",), "l2p", ONE, ["l2p.batchwise=true", "eval_order=shuffled"]),
     (("cifar100",), PROMPTS, ONE, _epochs(PROMPTS, 3)),
