@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.figures import DEFAULT_PROTOCOL
 from tosca_avalanche.errors import RecordError
 from tosca_avalanche.files import read_json
 from tosca_avalanche.records import differences, read_metrics, summarise
@@ -81,7 +82,7 @@ class Section:
     @property
     def protocols(self) -> list[str]:
         """The protocols, the default one first."""
-        return sorted(self.summary["protocol"].unique(), key=lambda p: (p != "per-image", p))
+        return sorted(self.summary["protocol"].unique(), key=lambda p: (p != DEFAULT_PROTOCOL, p))
 
 
 def collect(root: Path) -> tuple[list[Section], list[tuple[str, str]]]:

@@ -15,12 +15,10 @@ import sys
 from pathlib import Path
 
 from experiments.collect import collect
-from experiments.compare import plan
+from experiments.compare import execute_all, plan
 from experiments.config import register_configs
 from experiments.figures import stream_figures
-from experiments.identity import run_path
 from experiments.report import write_report
-from experiments.run import execute
 from tosca_avalanche.errors import ToscaError
 
 
@@ -118,9 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
     register_configs()
     try:
         runs = [s for one in todo for s in plan([*one, f"results_root={options.results}"])]
-        for i, settings in enumerate(runs):
-            print(f"run {i + 1} of {len(runs)}: {run_path(settings)}", flush=True)
-            execute(settings)
+        execute_all(runs)
         for place, why in write_report(options.results, options.results / "report"):
             print(f"left out: {place}: {why}", file=sys.stderr)
         for section in collect(options.results)[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import tarfile
 from pathlib import Path
@@ -62,8 +63,7 @@ def contents(root: Path) -> str | None:
         inside = (p for p in root.rglob("*") if p.is_file())
         files = [(p.relative_to(root), p.stat().st_size) for p in inside]
     elif root.is_file() and tarfile.is_tarfile(root):
-        with tarfile.open(root) as tar:
-            files = [(Path(m.name), m.size) for m in tar if m.isfile()]
+        files = _members(root, root.stat().st_mtime_ns)
     else:
         return None
     shown = sorted(
@@ -73,3 +73,10 @@ def contents(root: Path) -> str | None:
         and not path.match("split-*-seed-*.json")
     )
     return f"{len(shown)} files, {hashlib.sha256(repr(shown).encode()).hexdigest()[:16]}"
+
+
+@functools.cache
+def _members(path: Path, changed: int) -> list[tuple[Path, int]]:
+    """Return name and size of a tar's files; listed once, though each of many runs asks."""
+    with tarfile.open(path) as tar:
+        return [(Path(m.name), m.size) for m in tar if m.isfile()]
