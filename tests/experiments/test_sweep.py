@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pandas as pd
@@ -94,7 +95,9 @@ def test_a_launcher_that_is_not_there_is_named(monkeypatch):
 
 
 def test_what_ray_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher", object())
+    # asked on a machine without the extra as well, where the folder above is missing too
+    for name in ("hydra_plugins", "hydra_plugins.hydra_ray_launcher"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     init, chosen = "hydra.launcher.ray.init", "hydra/launcher=ray"
     assert launcher_settings([chosen]) == [f"+{init}.include_dashboard=false"]

@@ -113,6 +113,19 @@ def test_classes_may_come_later_and_again():
     assert before.shape == (len(z), 2)
 
 
+def test_a_class_that_comes_later_copies_and_changes_none():
+    z, y = data()
+    made = filled(ClassGaussians, z[y < 3], y[y < 3])
+    places = [made.outer(c).data_ptr() for c in range(3)]
+    before = [made.outer(c).clone() for c in range(3)]
+    made.grow(1)
+    made.update(z[y == 3], y[y == 3])
+    assert [made.outer(c).data_ptr() for c in range(3)] == places
+    assert all(torch.equal(made.outer(c), before[c]) for c in range(3))
+    assert torch.allclose(made.outer(3), z[y == 3].T @ z[y == 3], rtol=1e-5)
+    assert made.outer(3).untyped_storage().nbytes() == 4 * DIM * DIM  # a pickle holds no more
+
+
 def test_without_projection_only_the_gaussians_speak():
     z, y = data()
     router = filled(Router, z, y, projection=0)

@@ -29,38 +29,44 @@ class ClassGaussians(ClassSums):
     discriminant analysis (Friedman, JASA 1989) with a strength that nobody has to tune. The
     sums only add up: order of images and tasks changes nothing but rounding, a class that
     comes again is updated, and no image is kept. The products stand in single precision,
-    4 d^2 bytes a class.
+    4 d^2 bytes a class, and each class's in a buffer of its own: one more class copies none.
 
     :param dim: feature width d.
     """
 
-    outers: Tensor
-
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.register_buffer("outers", torch.zeros(0, dim, dim))
         self._solved: tuple[Tensor, Tensor, Tensor] | None = None
 
     def grow(self, n: int) -> None:
         """Make room for n more classes."""
+        known, dim = self.sums.shape
         super().grow(n)
-        self.outers = torch.cat([self.outers, self.outers.new_zeros(n, *self.outers.shape[1:])])
+        for c in range(known, known + n):
+            empty = self.sums.new_zeros(dim, dim, dtype=torch.float32)
+            self.register_buffer(f"outer_{c}", empty)
         self._solved = None
+
+    def outer(self, c: int) -> Tensor:
+        """Return the sum of x x^T over the images of class c [d, d]."""
+        return self.get_buffer(f"outer_{c}")
 
     @torch.no_grad()
     def update(self, z: Tensor, index: Tensor) -> None:
         """Add features [B, d] of the classes at positions ``index`` [B]."""
         super().update(z, index)
         for c in index.unique().tolist():
-            own = z[index == c].to(self.outers)
-            self.outers[c].addmm_(own.T, own)
+            outer = self.outer(c)
+            own = z[index == c].to(outer)
+            outer.addmm_(own.T, own)
         self._solved = None
 
     @torch.no_grad()
     def covariances(self) -> Tensor:
         """Return Sigma_c of every class [C, d, d] in double precision; S before any image."""
         counts, means = self.counts.double(), self.means
-        raw = self.outers.double() - counts.view(-1, 1, 1) * means.unsqueeze(2) * means.unsqueeze(1)
+        outers = torch.stack([self.outer(c).double() for c in range(len(counts))])
+        raw = outers - counts.view(-1, 1, 1) * means.unsqueeze(2) * means.unsqueeze(1)
         total = float(counts.sum())
         shared = shrunk(raw.sum(dim=0) / max(1.0, total), total, "oas")
         # features that never vary have no spread: any positive floor keeps the factors finite
