@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from hydra.errors import HydraException
 
 from experiments.ablations import Ablation, Variant, find_ablation
 from experiments.collect import read_run, traits_of
+from experiments.command_line import as_command
 from experiments.compare import execute_all, overrides_of, parse, settings_of
 from experiments.config import register_configs
 from experiments.identity import label_of
 from experiments.measures import MEASURES, Measure
 from experiments.module_study import SEPARATIONS, SIMILARITIES
 from tosca_avalanche.backbones import load_backbone
-from tosca_avalanche.errors import RecordError, ToscaError
+from tosca_avalanche.errors import RecordError
 from tosca_avalanche.files import atomic_write, write_text
 from tosca_avalanche.plots import plot_dots
 from tosca_avalanche.records import markdown_table, mean_text, over_seeds
@@ -214,12 +214,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run from the command line; problems of the user's making are a line, not a traceback."""
     register_configs()
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    try:
+    with as_command("finished tasks of its runs are kept, and the same command goes on"):
         print(f"table, figure and its numbers: {ablate(name, rest)}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted; finished tasks of its runs are kept, and the same command goes on")
-    except (ToscaError, ValueError, HydraException, ConnectionError) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

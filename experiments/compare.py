@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.command_line import as_command
 from experiments.config import compose, method_schema, register_configs, to_settings
 from experiments.figures import method_figures, stream_figures
 from experiments.identity import run_path
 from experiments.run import execute
-from tosca_avalanche.errors import ToscaError
 from tosca_avalanche.files import atomic_write, write_text
 from tosca_avalanche.records import read_metrics, summarise, table
 from tosca_avalanche.strategies import find_strategy
@@ -125,15 +124,11 @@ def report(folders: list[Path], out: Path) -> pd.DataFrame:
 def main() -> None:
     """Run what is not finished yet, then print the table and write the plots."""
     register_configs()
-    try:
+    with as_command("the same command takes up where it stopped"):
         folders = execute_all(plan(sys.argv[1:]))
         out = folders[0].parents[2]
         report(folders, out)
         print(f"table, plots and their numbers: {out}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted; the same command takes up where it stopped")
-    except (ToscaError, ValueError, HydraException) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 
 from experiments.collect import collect
+from experiments.command_line import as_command
 from experiments.compare import execute_all, plan
 from experiments.config import register_configs
 from experiments.figures import stream_figures
 from experiments.report import write_report
-from tosca_avalanche.errors import ToscaError
 
 
 def _tar(name: str, *more: str, label: str = "") -> list[str]:
@@ -114,17 +114,13 @@ def main(arguments: list[str] | None = None) -> None:
     if options.list:
         return
     register_configs()
-    try:
+    with as_command("the same command takes up where it stopped"):
         runs = [s for one in todo for s in plan([*one, f"results_root={options.results}"])]
         execute_all(runs)
-        for place, why in write_report(options.results, options.results / "report"):
-            print(f"left out: {place}: {why}", file=sys.stderr)
-        for section in collect(options.results)[0]:
+        sections, refused = collect(options.results)
+        write_report(options.results, options.results / "report", sections, refused)
+        for section in sections:
             stream_figures(section.frame, section.summary, options.results / section.place)
-    except KeyboardInterrupt:
-        sys.exit("interrupted; the same command takes up where it stopped")
-    except (ToscaError, ValueError) as error:
-        sys.exit(f"error: {error}")
     print(options.results / "report/report.html")
 
 

@@ -17,19 +17,21 @@ import pandas as pd
 
 from experiments import overview
 from experiments.collect import Section, collect
+from experiments.command_line import as_command
 from experiments.figures import method_figures, stream_figures
 from experiments.report_page import page
-from tosca_avalanche.errors import RecordError, ToscaError
+from tosca_avalanche.errors import RecordError
 from tosca_avalanche.files import atomic_write, write_text
 from tosca_avalanche.records import latex_table, table
 
 
-def write_report(root: Path, out: Path) -> list[tuple[str, str]]:
-    """Write the report of the results below ``root``; return what it leaves out, and why.
+def write_report(
+    root: Path, out: Path, sections: list[Section], refused: list[tuple[str, str]]
+) -> None:
+    """Write the report of what :func:`collect` found below ``root``; say what it leaves out.
 
     :raises RecordError: there is nothing to report.
     """
-    sections, refused = collect(root)
     if not sections:
         why = "".join(f"\n  {place}: {reason}" for place, reason in refused)
         raise RecordError(f"{root} holds no finished run that can be reported{why}")
@@ -41,7 +43,8 @@ def write_report(root: Path, out: Path) -> list[tuple[str, str]]:
         write_text(out / "overview.md", text)
     figures = [_figures(s, out / "figures" / _folder(sections, s)) for s in sections]
     write_text(out / "report.html", page(root.resolve().name, sections, figures, refused))
-    return refused
+    for place, why in refused:
+        print(f"left out: {place}: {why}", file=sys.stderr)
 
 
 def _folder(sections: list[Section], section: Section) -> Path:
@@ -98,11 +101,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where the report goes; default ROOT/report")
     options = parser.parse_args(arguments)
     out = options.out or options.root / "report"
-    try:
-        for place, why in write_report(options.root, out):
-            print(f"left out: {place}: {why}", file=sys.stderr)
-    except (ToscaError, OSError) as error:
-        sys.exit(f"error: {error}")
+    with as_command("the same command begins the report again"):
+        write_report(options.root, out, *collect(options.root))
     print(out / "report.html")
 
 

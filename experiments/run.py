@@ -21,16 +21,15 @@ import hydra
 import numpy as np
 import pandas as pd
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from omegaconf import DictConfig
 
+from experiments.command_line import as_command
 from experiments.config import compose, register_configs, to_settings
 from experiments.identity import BATCH_ORDERS, identity, label_of, protocol_of, run_path
 from experiments.sweep import is_sweep, sweep
 from experiments.target import with_target
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import find_stream, mixed_experience
-from tosca_avalanche.errors import ToscaError
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.files import locked
 from tosca_avalanche.metrics import Score, count_parameters, count_trainable, sparsity
@@ -282,7 +281,7 @@ def _hydra_main(config: DictConfig) -> None:
 def main() -> None:
     """Run from the command line; problems of the user's making are one line, not a traceback."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # lets errors through to the line below
-    try:
+    with as_command("the same command takes the run up after its last finished task"):
         arguments = sys.argv[1:]
         sys.argv = [sys.argv[0], *with_target(arguments)]
         if is_sweep(arguments):
@@ -290,10 +289,6 @@ def main() -> None:
             return
         compose([a for a in arguments if "=" in a and not a.startswith("-")])
         _hydra_main()
-    except KeyboardInterrupt:
-        sys.exit("interrupted; the same command takes the run up after its last finished task")
-    except (ToscaError, ValueError, HydraException, ConnectionError) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

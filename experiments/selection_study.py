@@ -20,6 +20,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from experiments.command_line import as_command
 from experiments.selection_report import write_report
 from experiments.selection_rules import ROUTERS, RULES, Evidence
 from experiments.selection_training import TRAININGS, evidence, learn
@@ -156,10 +157,8 @@ def main() -> None:
     parser.add_argument("--streams", nargs="+", default=list(STREAMS), choices=list(STREAMS))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    try:
+    with as_command("the same command takes up where it stopped"):
         write_report(study(options), options.out)
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted; the same command takes up where it stopped") from None
     print(f"tables and plot: {options.out}")
 
 

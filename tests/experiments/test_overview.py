@@ -65,7 +65,7 @@ def test_means_stars_and_notes(root):
 
 
 def test_where_it_is_written(root):
-    report.write_report(root, root / "report")
+    report.write_report(root, root / "report", *collect(root))
     text = (root / "report/overview.md").read_text()
     assert "| tosca | 55.0 ± 14.1 | 70.0 |" in text and LEGEND in text
     assert text.count("- ease: train_epochs=3 (one)") == 1
@@ -78,6 +78,6 @@ def test_one_stream_or_another_backbone_is_no_overview(tmp_path: Path):
     other = {**BACKBONE, "fingerprint": "b" * 64}
     finish(tmp_path, "two", "tosca", (9, 5, 8), backbone=other)
     assert markdown(collect(tmp_path)[0]) == ""
-    report.write_report(tmp_path, tmp_path / "report")
+    report.write_report(tmp_path, tmp_path / "report", *collect(tmp_path))
     assert not (tmp_path / "report/overview.md").exists()
     assert "All methods on all" not in (tmp_path / "report/report.html").read_text()

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from experiments import report
+from experiments.collect import collect
 from tosca_avalanche.metrics import Score
 from tosca_avalanche.records import RunFolder, accuracy_rows, row
 
@@ -44,9 +45,10 @@ def finish(root, seed=1, right=(9, 5, 8), method="tosca", protocol="per-image", 
 
 
 def written(root):
-    refused = dict(report.write_report(root, root / "report"))
+    sections, refused = collect(root)
+    report.write_report(root, root / "report", sections, refused)
     text = (root / "report/report.html").read_text()
-    return refused, text, pd.read_csv(root / "report/summary.csv")
+    return dict(refused), text, pd.read_csv(root / "report/summary.csv")
 
 
 def test_means_tables_and_a_page_that_needs_nothing_else(tmp_path):
