@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 
 from tosca_avalanche.plots.series import check_columns
 from tosca_avalanche.plots.style import (
+    draw_dots,
     empty_figure,
     figure_path,
     legend_layout,
+    light_grid,
     save,
     save_table,
-    series_style,
     wrapped,
 )
 
@@ -86,25 +87,17 @@ def _draw_cost(
 ) -> None:
     for i, (name, label) in enumerate(zip(names, labels, strict=True)):
         point = own[(own["method"] == name[0]) & (own["protocol"] == name[1])]
-        style = {**series_style(i), "linestyle": "none"}
-        axes.errorbar(
-            point["cost_mean"],
-            point["A_last_percent"],
-            xerr=_bar(point["cost_std_ddof1"]),
-            yerr=_bar(point["A_last_std_ddof1_percent"]),
-            label=label,
-            capsize=3,
-            markersize=7,
-            ecolor=style["color"],
-            **style,
-        )
+        bars = {
+            "xerr": _bar(point["cost_std_ddof1"]),
+            "yerr": _bar(point["A_last_std_ddof1_percent"]),
+        }
+        draw_dots(axes, point["cost_mean"], point["A_last_percent"], i, label=label, **bars)
     positive = own["cost_mean"][own["cost_mean"] > 0]
     if len(positive) and positive.max() > 10 * own["cost_mean"].min():
         axes.set_xscale("symlog", linthresh=float(positive.min()))
     axes.set_xlim(left=0)
     axes.margins(y=0.15)
-    axes.grid(True, color="#DDDDDD", linewidth=0.8)
-    axes.set_axisbelow(True)
+    light_grid(axes)
 
 
 def _bar(std: pd.Series) -> pd.Series | None:

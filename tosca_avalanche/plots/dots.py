@@ -12,12 +12,13 @@ from matplotlib.ticker import MaxNLocator
 
 from tosca_avalanche.plots.series import check_columns
 from tosca_avalanche.plots.style import (
+    draw_dots,
     empty_figure,
     figure_path,
     legend_layout,
+    light_grid,
     save,
     save_table,
-    series_style,
     wrapped,
 )
 
@@ -94,18 +95,9 @@ def _draw_panel(
         if line not in own.index or pd.isna(own.loc[line, "mean"]):
             continue
         place = protocols.index(line[1])
-        style = {**series_style(place), "linestyle": "none"}
         std = own.loc[line, "std_ddof1"]
-        axes.errorbar(
-            own.loc[line, "mean"],
-            height,
-            xerr=None if pd.isna(std) else std,
-            label=texts[place],
-            capsize=3,
-            markersize=7,
-            ecolor=style["color"],
-            **style,
-        )
+        bar = None if pd.isna(std) else std
+        draw_dots(axes, own.loc[line, "mean"], height, place, label=texts[place], xerr=bar)
     means, percent = own["mean"].dropna(), str(own["panel"].iloc[0]).endswith("(%)")
     wide = len(means) and means.min() > 0 and means.max() >= _LOG_FROM * means.min()
     if wide and not percent:
@@ -113,8 +105,7 @@ def _draw_panel(
     elif len(means):
         _widen(axes, percent, bool((means >= 0).all()))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
-    axes.grid(True, color="#DDDDDD", linewidth=0.8)
-    axes.set_axisbelow(True)
+    light_grid(axes)
 
 
 def _widen(axes: Axes, percent: bool, positive: bool) -> None:

@@ -8,7 +8,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tosca_avalanche.plots.series import seed_means, series_label
-from tosca_avalanche.plots.style import MAX_TICKS, legend_layout, new_figure, series_style, wrapped
+from tosca_avalanche.plots.style import (
+    MAX_TICKS,
+    legend_layout,
+    light_grid,
+    new_figure,
+    series_style,
+    wrapped,
+)
 
 _MIN_SPAN = 5.0
 
@@ -52,8 +59,7 @@ def draw_lines(
     axes.set_title(wrapped(str(rows["stream"].iloc[0]), 70))
     axes.set_xlabel("tasks learned")
     axes.set_ylabel(y_label)
-    axes.grid(True, color="#DDDDDD", linewidth=0.8)
-    axes.set_axisbelow(True)
+    light_grid(axes)
     _set_limits(axes, table)
     banded = table["std_ddof1_percent"].notna().any()
     figure.legend(

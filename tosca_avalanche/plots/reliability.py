@@ -13,6 +13,7 @@ from tosca_avalanche.plots.style import (
     PALETTE,
     empty_figure,
     figure_path,
+    light_grid,
     save,
     save_table,
     wrapped,
@@ -77,8 +78,7 @@ def _draw(numbers: pd.DataFrame, title: str) -> Figure:
     )
     above.set(xlim=(0, 100), ylim=(0, 102), ylabel="answered right (%)")
     above.set_title(wrapped(title, 58), fontsize=11)
-    above.grid(True, color="#DDDDDD", linewidth=0.8)
-    above.set_axisbelow(True)
+    light_grid(above)
     below.bar(middle, numbers["images"], color=PALETTE[4], alpha=0.55, **own)
     below.set(xlabel="confidence: probability of the answer (%)", ylabel="images")
     figure.legend(loc="outside lower center", fontsize=9, frameon=False, ncols=1)

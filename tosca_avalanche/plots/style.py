@@ -74,6 +74,21 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
+def light_grid(axes: Axes) -> None:
+    """Draw grey grid lines behind everything else."""
+    axes.grid(True, color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def draw_dots(axes: Axes, x: Any, y: Any, index: int, **more: Any) -> None:
+    """Draw the points of series ``index``, not joined; bars take the colour of their point.
+
+    :param more: for matplotlib's ``errorbar``: ``label``, ``xerr``, ``yerr``.
+    """
+    style = {**series_style(index), "linestyle": "none"}
+    axes.errorbar(x, y, capsize=3, markersize=7, ecolor=style["color"], **style, **more)
+
+
 def index_ticks(n: int) -> list[int]:
     """Return at most 20 evenly spaced integers from 0 to n - 1, beginning with 0."""
     return list(range(0, n, math.ceil(n / MAX_TICKS)))
