@@ -69,6 +69,11 @@ class Section:
         return pd.concat([g.frame for g in self.groups], ignore_index=True)
 
     @property
+    def records(self) -> list[dict[str, Any]]:
+        """The run.json of all runs."""
+        return [r.record for g in self.groups for r in g.runs]
+
+    @property
     def summary(self) -> pd.DataFrame:
         """Means over seeds of all groups."""
         return pd.concat([g.summary for g in self.groups], ignore_index=True)

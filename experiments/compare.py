@@ -21,8 +21,9 @@ from experiments.command_line import as_command
 from experiments.config import compose, method_schema, register_configs, to_settings
 from experiments.figures import method_figures, stream_figures
 from experiments.identity import run_path
+from experiments.overview import starred
 from experiments.run import execute
-from tosca_avalanche.files import atomic_write, write_text
+from tosca_avalanche.files import atomic_write, read_json, write_text
 from tosca_avalanche.records import read_metrics, summarise, table
 from tosca_avalanche.strategies import find_strategy
 
@@ -114,7 +115,8 @@ def report(folders: list[Path], out: Path) -> pd.DataFrame:
     )
     write_text(out / "summary.md", text + "\n")
     print("\n" + text + "\n")
-    stream_figures(frame, summary, out)
+    unusual = starred(read_json(f / "run.json") for f in folders)
+    stream_figures(frame, summary, out, starred=unusual)
     for (method, protocol), runs in frame.groupby(["method", "protocol"]):
         mine = [f for f in folders if f.parent.name == protocol and f.parent.parent.name == method]
         method_figures(runs, mine, mine[0].parent)

@@ -19,6 +19,7 @@ from experiments.command_line import as_command
 from experiments.compare import execute_all, plan
 from experiments.config import register_configs
 from experiments.figures import stream_figures
+from experiments.overview import starred
 from experiments.report import write_report
 
 
@@ -43,7 +44,9 @@ STREAMS: dict[str, list[str]] = {
 }
 FIVE, THREE, ONE = (f"seeds={list(range(1993, 1993 + n))}".replace(" ", "") for n in (5, 3, 1))
 PHOTOS = ("aid30", "grocery81", "pacs4x7")
-TEN = ("digits", *PHOTOS, "cifar100")
+SMALL = ("digits", *PHOTOS)
+SPLITS = ("cifar100", "cifar100-20x5")
+TEN = (*SMALL, "cifar100")
 FREE = "tosca,simplecil,slda"  # one pass of each image serves all seeds
 
 
@@ -61,17 +64,17 @@ PLAN: list[tuple[tuple[str, ...], str, str, list[str]]] = [
     (("cifar100-20x5", "glyphs"), "joint", ONE, []),
     (TEN, "tosca", FIVE, ["selections=[entropy-batch,oracle]"]),
     (TEN, "tosca", FIVE, ["selections=[entropy-batch]", "eval_order=shuffled"]),
-    (TEN, "ranpac", ONE, []),
+    ((*SMALL, *SPLITS), "ranpac", ONE, []),
     (("glyphs",), "ranpac", ONE, ["ranpac.projection=2000"]),
     (("digits",), PROMPTS, ONE, []),
-    (("aid30",), PROMPTS, ONE, _epochs("codaprompt", 5)),
+    (PHOTOS, PROMPTS, ONE, _epochs("codaprompt", 5)),
+    ((*SPLITS, "glyphs"), PROMPTS, ONE, _epochs(PROMPTS, 3)),
     (("aid30",), "l2p", ONE, ["l2p.batchwise=true"]),
     (("aid30",), "l2p", ONE, ["l2p.batchwise=true", "eval_order=shuffled"]),
-    (("cifar100",), PROMPTS, ONE, _epochs(PROMPTS, 3)),
-    (("digits", *PHOTOS), ADAPTERS, ONE, _epochs(ADAPTERS, 5)),
-    (("cifar100", "glyphs"), ADAPTERS, ONE, _epochs(ADAPTERS, 1)),
-    (("digits", *PHOTOS), "aper", ONE, []),
-    (("digits", *PHOTOS), "finetune", ONE, _epochs("finetune", 3)),
+    (SMALL, ADAPTERS, ONE, _epochs(ADAPTERS, 5)),
+    ((*SPLITS, "glyphs"), ADAPTERS, ONE, _epochs(ADAPTERS, 1)),
+    (tuple(STREAMS), "aper", ONE, []),
+    (tuple(STREAMS), "finetune", ONE, _epochs("finetune", 3)),
 ]
 
 
@@ -120,7 +123,8 @@ def main(arguments: list[str] | None = None) -> None:
         sections, refused = collect(options.results)
         write_report(options.results, options.results / "report", sections, refused)
         for section in sections:
-            stream_figures(section.frame, section.summary, options.results / section.place)
+            out, unusual = options.results / section.place, starred(section.records)
+            stream_figures(section.frame, section.summary, out, starred=unusual)
     print(options.results / "report/report.html")
 
 

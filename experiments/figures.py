@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +21,11 @@ DEFAULT_PROTOCOL = "per-image"
 
 
 def stream_figures(
-    frame: pd.DataFrame, summary: pd.DataFrame, out: Path, kind: str = "png"
+    frame: pd.DataFrame,
+    summary: pd.DataFrame,
+    out: Path,
+    kind: str = "png",
+    starred: Collection[str] = (),
 ) -> list[Path]:
     """Draw accuracy, forgetting and cost of all methods on a stream; return the files.
 
@@ -29,18 +34,18 @@ def stream_figures(
 
     :param frame: metrics of the runs; ``summary`` their means, see ``records.summarise``.
     :param kind: png or svg.
+    :param starred: methods whose settings are not their defaults.
     """
     main, means = frame, summary
     if DEFAULT_PROTOCOL in set(frame["protocol"]):
         main = frame[frame["protocol"] == DEFAULT_PROTOCOL]
         means = summary[summary["protocol"] == DEFAULT_PROTOCOL]
-    figures = [plot_accuracy(main, out / f"accuracy.{kind}")]
+    figures = [plot_accuracy(main, out / f"accuracy.{kind}", starred)]
     if main["after_task"].max() > 0:
-        figures.append(plot_forgetting(main, out / f"forgetting.{kind}"))
-    # colours follow the order of the lines, the same in all three
+        figures.append(plot_forgetting(main, out / f"forgetting.{kind}", starred))
     lines = main[["method", "protocol"]].drop_duplicates()
     ordered = lines.merge(means, on=["method", "protocol"])
-    figures.append(plot_cost(ordered, out / f"cost.{kind}"))
+    figures.append(plot_cost(ordered, out / f"cost.{kind}", starred))
     several = frame.groupby("method")["protocol"].transform("nunique") > 1
     if several.any():
         figures.append(plot_accuracy(frame[several], out / f"protocols.{kind}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -89,12 +90,17 @@ def _cell(group: Group | None, metric: str) -> str:
     if group is None or mean is None:
         return "–"
     spread = "" if std is None else f" ± {100 * std:.1f}"
-    return f"{100 * mean:.1f}{spread}{'*' if changed(group) else ''}"
+    return f"{100 * mean:.1f}{spread}{'*' if changed(group.runs[0].record) else ''}"
 
 
-def changed(group: Group) -> dict[str, Any]:
-    """Return the settings of a group that are not its method's defaults."""
-    settings = group.runs[0].record["configuration"].get("method", {})
+def starred(records: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the methods that run with other settings than their defaults."""
+    return {r["method"] for r in records if r["protocol"] == DEFAULT_PROTOCOL and changed(r)}
+
+
+def changed(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run that are not its method's defaults."""
+    settings = record["configuration"].get("method", {})
     try:
         fields = dataclasses.fields(method_schema(str(settings.get("name"))))
     except (ToscaError, ValueError):  # a method that is not installed here
@@ -116,7 +122,7 @@ def _notes(sections: list[Section]) -> list[str]:
     places: dict[tuple[str, str], list[str]] = {}
     for section in sections:
         for name, group in _groups(section).items():
-            if found := changed(group):
+            if found := changed(group.runs[0].record):
                 said = ", ".join(f"{k}={v}" for k, v in found.items())
                 places.setdefault((name, said), []).append(section.title)
     return [f"{name}: {said} ({', '.join(where)})" for (name, said), where in places.items()]

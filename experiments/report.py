@@ -79,7 +79,10 @@ def _latex(section: Section) -> str:
 
 def _figures(section: Section, out: Path) -> dict[str, list[Path] | str]:
     """Draw all figures; under "" those of the stream, under METHOD/PROTOCOL those of a group."""
-    found = {"": _drawn(lambda: stream_figures(section.frame, section.summary, out, "svg"))}
+    unusual = overview.starred(section.records)
+    found = {
+        "": _drawn(lambda: stream_figures(section.frame, section.summary, out, "svg", unusual))
+    }
     for group in section.groups:
         found[group.name] = _drawn(
             lambda g=group: method_figures(g.frame, [r.folder for r in g.runs], out / g.name, "svg")

@@ -13,7 +13,8 @@ from matplotlib.image import imread
 
 from tosca_avalanche.plots import plot_accuracy
 from tosca_avalanche.plots.lines import draw_lines, line_table
-from tosca_avalanche.plots.series import metric_rows
+from tosca_avalanche.plots.series import METHODS, line_places, metric_rows
+from tosca_avalanche.strategies import strategy_names
 
 
 def test_png_and_csv_by_hand(
@@ -47,7 +48,8 @@ def test_the_drawn_lines_are_the_table(two_methods: pd.DataFrame) -> None:
     np.testing.assert_array_equal(tosca.get_ydata(), table["mean_percent"][:3])
     np.testing.assert_array_equal(simple.get_ydata(), table["mean_percent"][3:])
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["TOSCA (per-sample), 2 seeds", "SimpleCIL (per-sample), 1 seed"]
+    assert labels == ["TOSCA, 2 seeds", "SimpleCIL, 1 seed"]
+    assert axes.get_title() == "toy 3x2, protocol per-sample"
     assert "ddof 1" in figure.legends[0].get_title().get_text()
     assert axes.get_xticks().tolist() == [1, 2, 3]
     styles = {
@@ -96,6 +98,34 @@ def test_two_protocols_of_a_method_are_two_lines(two_methods: pd.DataFrame, tmp_
     table = pd.read_csv(path.with_suffix(".csv"))
     assert table.groupby(["method", "protocol"]).ngroups == 3
     assert len(table) == 9
+
+
+def test_several_protocols_stand_in_the_names_and_a_star_behind_the_method(
+    two_methods: pd.DataFrame,
+) -> None:
+    other = two_methods[two_methods["method"] == "TOSCA"].assign(protocol="entropy-batch")
+    frame = pd.concat([two_methods, other])
+    rows = metric_rows(frame, "A_t")
+    figure, axes = draw_lines(frame, rows, line_table(rows), "y", {"SimpleCIL"})
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == [
+        "TOSCA (per-sample), 2 seeds",
+        "SimpleCIL* (per-sample), 1 seed",
+        "TOSCA (entropy-batch), 2 seeds",
+    ]
+    assert axes.get_title() == "toy 3x2"
+    assert "* settings unlike" in figure.legends[0].get_title().get_text()
+
+
+def test_a_method_looks_the_same_in_every_figure() -> None:
+    few = line_places([("slda", "p"), ("mine", "p"), ("ease", "p")])
+    assert few == {("slda", "p"): 2, ("mine", "p"): 0, ("ease", "p"): 7}
+    everything = line_places([(method, "p") for method in METHODS])
+    assert everything["slda", "p"] == 2 and everything["ease", "p"] == 7
+    assert len(set(everything.values())) == len(METHODS)
+    assert set(METHODS) == set(strategy_names())
+    protocols = line_places([("tosca", "a"), ("slda", "a"), ("tosca", "b")])
+    assert [*protocols.values()] == [0, 1, 2]
 
 
 def test_an_undefined_step_is_a_gap(row: Callable[..., dict[str, object]], tmp_path: Path) -> None:

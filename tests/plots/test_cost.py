@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tosca_avalanche.plots import plot_cost, save
-from tosca_avalanche.plots.style import new_figure
+from tosca_avalanche.plots.style import new_figure, set_wide_scale
 
 
 def summary(*rows):
@@ -32,6 +32,19 @@ def test_one_point_per_method_and_cost(tmp_path):
     text = path.read_text()
     assert "learned numbers beside the backbone" in text and "training (s, all tasks)" in text
     assert "a (per-image)" in text and "c (per-image)" not in text
+
+
+def test_a_wide_scale_is_logarithmic_and_reaches_0_only_where_a_value_is_0():
+    _, axes = new_figure(2, 2)
+    for values, scale in (
+        ([2, 3, 5], "linear"),
+        ([2, 3, 50], "log"),
+        ([0, 3, 50], "symlog"),
+        ([-1, 3, 50], "linear"),
+    ):
+        axes.set_xscale("linear")
+        assert set_wide_scale(axes, pd.Series(values), 10) == (scale != "linear")
+        assert axes.get_xscale() == scale
 
 
 def test_what_can_not_be_drawn(tmp_path):

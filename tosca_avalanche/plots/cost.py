@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tosca_avalanche.plots.series import check_columns
+from tosca_avalanche.plots.series import (
+    STARRED,
+    Line,
+    check_columns,
+    line_names,
+    line_places,
+    lines_of,
+)
 from tosca_avalanche.plots.style import (
     draw_dots,
     empty_figure,
@@ -17,6 +25,7 @@ from tosca_avalanche.plots.style import (
     light_grid,
     save,
     save_table,
+    set_wide_scale,
     wrapped,
 )
 
@@ -27,13 +36,14 @@ COSTS = {
 }
 
 
-def plot_cost(summary: pd.DataFrame, path: str | Path) -> Path:
+def plot_cost(summary: pd.DataFrame, path: str | Path, starred: Collection[str] = ()) -> Path:
     """Draw A_last over each cost, one point per (method, protocol); write PATH and a CSV.
 
     Means over seeds, with bars of ± 1 standard deviation (ddof 1) where there are two or more.
-    Costs are on a logarithmic scale that begins with 0. A point without a cost is left out.
+    A cost that spans a factor of ten has a logarithmic scale. A point without a cost is left out.
 
     :param summary: of one stream, as ``records.summarise`` makes it.
+    :param starred: methods that get a star: their settings are not their defaults.
     :param path: where the figure goes, .png or .svg; folders are made.
     :return: the path of the figure. The CSV has the columns method, protocol, cost, cost_mean,
         cost_std_ddof1, A_last_percent, A_last_std_ddof1_percent and n_seeds.
@@ -63,39 +73,37 @@ def plot_cost(summary: pd.DataFrame, path: str | Path) -> Path:
         }
     )
     save_table(table, path)
-    return save(_draw(table, streams[0], list(zip(last[key[0]], last[key[1]], strict=True))), path)
+    return save(_draw(table, streams[0], lines_of(last), starred), path)
 
 
-def _draw(table: pd.DataFrame, stream: str, names: list[tuple[str, str]]) -> Figure:
+def _draw(table: pd.DataFrame, stream: str, names: list[Line], starred: Collection[str]) -> Figure:
     shown = [cost for cost in COSTS if cost in set(table["cost"])]
-    labels, columns, lines = legend_layout([f"{method} ({protocol})" for method, protocol in names])
+    texts, protocol = line_names(names, starred)
+    labels, columns, lines = legend_layout(texts)
     figure = empty_figure(7.2, 2.7 * len(shown) + 0.5 + 0.21 * lines)
     panels = figure.subplots(len(shown), 1, sharey=True, squeeze=False)[:, 0]
     for axes, cost in zip(panels, shown, strict=True):
         _draw_cost(axes, table[table["cost"] == cost], names, labels)
         axes.set_xlabel(COSTS[cost])
         axes.set_ylabel("A_last (%)")
-    panels[0].set_title(wrapped(stream, 70))
+    panels[0].set_title(wrapped(", ".join(filter(None, [stream, protocol])), 70))
     handles, texts = panels[0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, fontsize=9,
-                  frameon=False)  # fmt: skip
+                  title_fontsize=9, frameon=False, title=STARRED if starred else None)  # fmt: skip
     return figure
 
 
-def _draw_cost(
-    axes: Axes, own: pd.DataFrame, names: list[tuple[str, str]], labels: list[str]
-) -> None:
-    for i, (name, label) in enumerate(zip(names, labels, strict=True)):
+def _draw_cost(axes: Axes, own: pd.DataFrame, names: list[Line], labels: list[str]) -> None:
+    places = line_places(names)
+    for name, label in zip(names, labels, strict=True):
         point = own[(own["method"] == name[0]) & (own["protocol"] == name[1])]
         bars = {
             "xerr": _bar(point["cost_std_ddof1"]),
             "yerr": _bar(point["A_last_std_ddof1_percent"]),
         }
-        draw_dots(axes, point["cost_mean"], point["A_last_percent"], i, label=label, **bars)
-    positive = own["cost_mean"][own["cost_mean"] > 0]
-    if len(positive) and positive.max() > 10 * own["cost_mean"].min():
-        axes.set_xscale("symlog", linthresh=float(positive.min()))
-    axes.set_xlim(left=0)
+        x, y = point["cost_mean"], point["A_last_percent"]
+        draw_dots(axes, x, y, places[name], label=label, **bars)
+    set_wide_scale(axes, own["cost_mean"], 10)
     axes.margins(y=0.15)
     light_grid(axes)
 

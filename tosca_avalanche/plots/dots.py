@@ -19,6 +19,7 @@ from tosca_avalanche.plots.style import (
     light_grid,
     save,
     save_table,
+    set_wide_scale,
     wrapped,
 )
 
@@ -99,9 +100,8 @@ def _draw_panel(
         bar = None if pd.isna(std) else std
         draw_dots(axes, own.loc[line, "mean"], height, place, label=texts[place], xerr=bar)
     means, percent = own["mean"].dropna(), str(own["panel"].iloc[0]).endswith("(%)")
-    wide = len(means) and means.min() > 0 and means.max() >= _LOG_FROM * means.min()
-    if wide and not percent:
-        axes.set_xscale("log")
+    if not percent and set_wide_scale(axes, means, _LOG_FROM):
+        pass
     elif len(means):
         _widen(axes, percent, bool((means >= 0).all()))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))

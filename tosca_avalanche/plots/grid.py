@@ -19,8 +19,9 @@ def draw_grid(
     texts: NDArray[np.str_],
     title: str,
     labels: tuple[str, str, str],
+    top: float = 100.0,
 ) -> Figure:
-    """Return a figure of [rows, columns] cells coloured by percent, on a scale from 0 to 100.
+    """Return a figure of [rows, columns] cells coloured by percent, on a scale from 0 to ``top``.
 
     :param percent: [rows, columns], NaN for a cell that stays empty.
     :param undefined: [rows, columns], the empty cells to mark grey: no samples, not 0 %.
@@ -37,7 +38,7 @@ def draw_grid(
         np.ma.masked_invalid(percent),
         cmap="viridis",  # no grey in it: grey marks undefined cells
         vmin=0,
-        vmax=100,
+        vmax=top,
         aspect="auto",
         interpolation="nearest",
     )
@@ -46,7 +47,7 @@ def draw_grid(
             Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=UNDEFINED_COLOUR, linewidth=0)
         )
     if max(percent.shape) <= TEXT_LIMIT:
-        _write_texts(axes, percent, texts)
+        _write_texts(axes, percent, texts, top / 2)
     axes.set_xticks(index_ticks(n_columns))
     axes.set_yticks(index_ticks(n_rows))
     axes.set_title(title, fontsize=11)
@@ -56,12 +57,14 @@ def draw_grid(
     return figure
 
 
-def _write_texts(axes: Axes, percent: NDArray[np.float64], texts: NDArray[np.str_]) -> None:
+def _write_texts(
+    axes: Axes, percent: NDArray[np.float64], texts: NDArray[np.str_], middle: float
+) -> None:
     longest = max(map(len, texts.ravel().tolist()), default=0)
     size = 9.0 if longest <= 5 else max(4.5, 45.0 / longest)
     for (row, column), text in np.ndenumerate(texts):
         # the colour map is dark below its middle
-        dark = percent[row, column] < 50
+        dark = percent[row, column] < middle
         axes.text(
             column,
             row,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tosca_avalanche.plots.series import seed_means, series_label
+from tosca_avalanche.plots.series import (
+    STARRED,
+    line_names,
+    line_places,
+    lines_of,
+    seed_means,
+    seeds_of,
+)
 from tosca_avalanche.plots.style import (
     MAX_TICKS,
     legend_layout,
@@ -26,7 +35,7 @@ def line_table(rows: pd.DataFrame) -> pd.DataFrame:
     The columns are method, protocol, tasks_learned (after_task + 1), mean_percent,
     std_ddof1_percent and n_seeds; the lines keep the order in which the rows name them.
     """
-    order = {name: k for k, name in enumerate(_lines_of(rows))}
+    order = {name: k for k, name in enumerate(lines_of(rows))}
     table = seed_means(rows, ["after_task"])
     table["after_task"] += 1
     names = zip(table["method"], table["protocol"], strict=True)
@@ -42,26 +51,40 @@ def line_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_lines(
-    frame: pd.DataFrame, rows: pd.DataFrame, table: pd.DataFrame, y_label: str
+    frame: pd.DataFrame,
+    rows: pd.DataFrame,
+    table: pd.DataFrame,
+    y_label: str,
+    starred: Collection[str] = (),
 ) -> tuple[Figure, Axes]:
     """Return a figure of ``table``, as ``line_table`` makes it from ``rows`` of ``frame``.
 
-    A line's colour follows its place in ``frame``, so that it is the same in every figure.
+    A method's colour is the same in every figure; that of a protocol follows its place in
+    ``frame``.
+
+    :param starred: methods whose settings are not their defaults.
     """
-    place = {name: k for k, name in enumerate(_lines_of(frame))}
-    names = _lines_of(rows)
-    labels, columns, n_lines = legend_layout([series_label(rows, *name) for name in names])
+    place = line_places(lines_of(frame))
+    names = lines_of(rows)
+    texts, protocol = line_names(names, starred)
+    labels, columns, n_lines = legend_layout(
+        [f"{text}, {seeds_of(rows, name)}" for name, text in zip(names, texts, strict=True)]
+    )
     figure, axes = new_figure(7.2, 4.6 + 0.21 * n_lines)
     every = max(1, table["tasks_learned"].max() // MAX_TICKS)
     for name, label in zip(names, labels, strict=True):
         own = table[(table["method"] == name[0]) & (table["protocol"] == name[1])]
         _draw_line(axes, own, label, place[name], every)
-    axes.set_title(wrapped(str(rows["stream"].iloc[0]), 70))
+    axes.set_title(wrapped(", ".join(filter(None, [str(rows["stream"].iloc[0]), protocol])), 70))
     axes.set_xlabel("tasks learned")
     axes.set_ylabel(y_label)
     light_grid(axes)
     _set_limits(axes, table)
-    banded = table["std_ddof1_percent"].notna().any()
+    notes = []
+    if table["std_ddof1_percent"].notna().any():
+        notes.append("mean over seeds ± 1 standard deviation (ddof 1)")
+    if starred:
+        notes.append(STARRED)
     figure.legend(
         loc="outside lower center",
         ncols=columns,
@@ -69,13 +92,9 @@ def draw_lines(
         title_fontsize=9,
         frameon=False,
         handlelength=3.2,
-        title="mean over seeds ± 1 standard deviation (ddof 1)" if banded else None,
+        title="; ".join(notes) or None,
     )
     return figure, axes
-
-
-def _lines_of(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(zip(frame["method"], frame["protocol"], strict=True)))
 
 
 def _draw_line(axes: Axes, own: pd.DataFrame, label: str, place: int, every: int) -> None:

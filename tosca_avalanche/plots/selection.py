@@ -18,8 +18,9 @@ def plot_selection(
     """Draw which modules (or prompts) each task's images chose; write PATH and a CSV.
 
     Rows are tasks, columns modules; each row sums to 100 % of the choices, of which an image
-    makes one, or several where it takes several prompts. Up to 12 x 12 the cells carry the
-    number of choices. A task without images is a grey row: no samples, not 0 %.
+    makes one, or several where it takes several prompts: the scale ends at the largest share.
+    Up to 12 x 12 the cells carry the percentages. A task without images is a grey row: no
+    samples, not 0 %.
 
     :param table: [tasks, modules] counts, as ``metrics.selection_table`` makes them.
     :param what: "module" or "prompt", for the axis and the CSV's column.
@@ -44,7 +45,9 @@ def plot_selection(
     percent = np.full(counts.shape, np.nan)
     np.divide(100.0 * counts, images, out=percent, where=images > 0)
     labels = (f"{what} chosen", "task of the image", "share of the task's choices (%)")
-    figure = draw_grid(percent, images == 0, counts.astype(str), title, labels)
+    texts = np.array([["" if np.isnan(p) else f"{p:.0f}" for p in row] for row in percent])
+    top = 100.0 if what == "module" else float(np.nanmax(percent))
+    figure = draw_grid(percent, images == 0, texts, title, labels, top)
     tasks, modules = np.indices(counts.shape)
     numbers = pd.DataFrame(
         {

@@ -7,10 +7,31 @@ runs of one seed, a seed that stopped early) are refused rather than averaged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
+Line = tuple[str, str]  # method, protocol
+STARRED = "* settings unlike the method's defaults"
+# their places are their colours, in every figure; the colours of the first eight come again, for
+# methods that lie far from those in most figures
+METHODS = (
+    "tosca",
+    "tosca_routed",
+    "slda",
+    "ranpac",
+    "joint",
+    "simplecil",
+    "mos",
+    "ease",
+    "finetune",
+    "l2p",
+    "dualprompt",
+    "codaprompt",
+    "aper",
+    "joint_finetune",
+)
 COLUMNS = ("method", "stream", "seed", "protocol", "after_task", "metric", "value")
 
 
@@ -104,8 +125,44 @@ def seed_means(rows: pd.DataFrame, steps: list[str]) -> pd.DataFrame:
     return means.reset_index()
 
 
+def lines_of(frame: pd.DataFrame) -> list[Line]:
+    """Return the (method, protocol) of every line, in the order of the frame."""
+    return list(dict.fromkeys(zip(frame["method"], frame["protocol"], strict=True)))
+
+
+def line_places(lines: list[Line]) -> dict[Line, int]:
+    """Return the index of each line's style, see ``style.series_style``.
+
+    A method has the same one in all figures; other names take what is free. Where a method has
+    several lines, its protocols, all go by their order.
+    """
+    if len({method for method, _ in lines}) < len(lines):
+        return {line: k for k, line in enumerate(lines)}
+    known = {line: METHODS.index(line[0]) for line in lines if line[0] in METHODS}
+    free = (k for k in itertools.count() if k not in known.values())
+    return {line: known[line] if line in known else next(free) for line in lines}
+
+
+def line_names(lines: list[Line], starred: Collection[str] = ()) -> tuple[list[str], str]:
+    """Return a name for each line, and the protocol where it is that of all, else "".
+
+    :param starred: methods whose settings are not their defaults: a star follows their names.
+    """
+    names = [method + "*" * (method in starred) for method, _ in lines]
+    protocols = {protocol for _, protocol in lines}
+    if len(protocols) == 1:
+        return names, f"protocol {protocols.pop()}"
+    own = [f" ({protocol})" for _, protocol in lines]
+    return [name + protocol for name, protocol in zip(names, own, strict=True)], ""
+
+
+def seeds_of(rows: pd.DataFrame, line: Line) -> str:
+    """Return 'n seeds' for one line of ``rows``."""
+    own = rows[(rows["method"] == line[0]) & (rows["protocol"] == line[1])]
+    n_seeds = own["seed"].nunique()
+    return f"{n_seeds} seed{'s' if n_seeds != 1 else ''}"
+
+
 def series_label(rows: pd.DataFrame, method: str, protocol: str) -> str:
     """Return 'METHOD (PROTOCOL), n seeds' for one line of ``rows``."""
-    own = rows[(rows["method"] == method) & (rows["protocol"] == protocol)]
-    n_seeds = own["seed"].nunique()
-    return f"{method} ({protocol}), {n_seeds} seed{'s' if n_seeds != 1 else ''}"
+    return f"{method} ({protocol}), {seeds_of(rows, (method, protocol))}"

@@ -89,6 +89,22 @@ def draw_dots(axes: Axes, x: Any, y: Any, index: int, **more: Any) -> None:
     axes.errorbar(x, y, capsize=3, markersize=7, ecolor=style["color"], **style, **more)
 
 
+def set_wide_scale(axes: Axes, values: pd.Series, factor: float) -> bool:
+    """Make the x axis logarithmic where values span ``factor`` or more; return whether it is so.
+
+    Where some of them are 0 the axis is linear from 0 to the smallest other one.
+    """
+    positive = values[values > 0]
+    wide = len(positive) > 0 and bool((values >= 0).all())
+    wide = wide and positive.max() >= factor * values.min()
+    if wide and len(positive) == len(values):
+        axes.set_xscale("log")
+    elif wide:
+        axes.set_xscale("symlog", linthresh=float(positive.min()))
+        axes.set_xlim(left=-0.15 * float(positive.min()))
+    return wide
+
+
 def index_ticks(n: int) -> list[int]:
     """Return at most 20 evenly spaced integers from 0 to n - 1, beginning with 0."""
     return list(range(0, n, math.ceil(n / MAX_TICKS)))
