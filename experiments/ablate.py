@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.ablations import Ablation, Variant, find_ablation
+from experiments.ablations import ACCURACY, Ablation, Variant, find_ablation
 from experiments.collect import read_run, traits_of
 from experiments.command_line import as_command
 from experiments.compare import execute_all, overrides_of, parse, settings_of
@@ -106,13 +106,18 @@ def measured(ablation: Ablation, runs: Plan) -> tuple[pd.DataFrame, dict[str, An
     return pd.DataFrame(rows), head
 
 
-def ratios(values: pd.DataFrame, metrics: tuple[str, ...], reference: str) -> pd.DataFrame:
-    """Return metrics relative to the row of a setting, seed by seed, as metrics of their own."""
-    own = values[values["metric"].isin(metrics)]
-    base = own[own["setting"] == reference].set_index(["metric", "seed"])["value"]
-    below = pd.Series([base[key] for key in zip(own["metric"], own["seed"], strict=True)])
-    below = below.astype(float).where(lambda b: b != 0).to_numpy()
-    return own.assign(metric=own["metric"] + " / " + reference, value=own["value"] / below)
+def against(
+    values: pd.DataFrame, metrics: tuple[str, ...], reference: str, sign: str
+) -> pd.DataFrame:
+    """Return metrics over ("/") or less ("-") those of a setting, seed by seed, named so."""
+    own = values[values["metric"].isin(metrics)].astype({"value": float})
+    base = own[own["setting"] == reference].set_index(["metric", "seed"])["value"].astype(float)
+    other = pd.Series([base[key] for key in zip(own["metric"], own["seed"], strict=True)])
+    if sign == "/":
+        value = own["value"] / other.where(lambda b: b != 0).to_numpy()
+    else:
+        value = own["value"] - other.to_numpy()
+    return own.assign(metric=own["metric"] + f" {sign} {reference}", value=value)
 
 
 def summarised(values: pd.DataFrame, head: dict[str, Any]) -> pd.DataFrame:
@@ -155,7 +160,7 @@ def write(
         if reference == "best":
             own = values[values["metric"] == ablation.relative[0]].astype({"value": float})
             reference = own.groupby("setting")["value"].mean().idxmax()
-        relative = ratios(values, ablation.relative, reference)
+        relative = against(values, ablation.relative, reference, "/")
         values = pd.concat([values, relative], ignore_index=True)
         of = {
             f"{m} / {reference}": replace(
@@ -166,6 +171,14 @@ def write(
         shown = {f"{m} / {reference}": text for m, text in ablation.published}
         last = ("published", "–", "–", *(shown.get(m, "–") for m in of)) if shown else ()
         tables.append((f"Relative to {reference}, seed by seed:", of, last))
+    if ablation.baseline:
+        base = next(s for s in values["setting"] if s.endswith(ablation.baseline))
+        values = pd.concat([values, against(values, ACCURACY, base, "-")], ignore_index=True)
+        of = {
+            f"{m} - {base}": replace(ALL[m], title=ALL[m].title.replace("(%)", "(points)"))
+            for m in ACCURACY
+        }
+        tables.append((f"Difference to {base}, seed by seed:", of, ()))
     summary = summarised(values, head)
     seeds = ", ".join(map(str, sorted(values["seed"].unique())))
     text = [

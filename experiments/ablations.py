@@ -34,6 +34,8 @@ class Ablation:
     :param drawn: those of them that the figure shows.
     :param relative: those that are also given relative to another row.
     :param reference: that row: "tosca", or "best" for the highest mean.
+    :param baseline: how the name of a row ends, from which the accuracies of all are given as
+        differences too.
     :param methods: the default of ``methods=[...]``; which one can choose where ``open`` is set.
     :param published: text by measure, printed beside the relative ones.
     :param study: takes the place of finished runs, see ``module_study``.
@@ -45,6 +47,7 @@ class Ablation:
     drawn: tuple[str, ...] = ()
     relative: tuple[str, ...] = ()
     reference: str = PLAIN
+    baseline: str = ""
     methods: tuple[str, ...] = (PLAIN,)
     open: bool = False
     note: str = ""
@@ -81,7 +84,7 @@ def _flow(name: str) -> Variant:
 _L1 = "sub-gradient, lambda = "
 _PROXIMAL = "method.sparsity=proximal"
 _ENTROPY_BATCH, _SHUFFLED = "method.selection=entropy-batch", "eval_order=shuffled"
-_ACCURACY = ("A_bar", "A_last")
+ACCURACY = ("A_bar", "A_last")
 _COSTS = ("params_total", "params_last_task", "params_trainable", "train_s", "eval_ms_per_image",
           "total_s", "passes_per_image")  # fmt: skip
 
@@ -97,8 +100,9 @@ ABLATIONS = {
             _own("proximal, lambda = 1e-3", "proximal-1e-3", "method.l1=1e-3", _PROXIMAL),
             _own("proximal, lambda = 5e-3", "proximal-5e-3", "method.l1=5e-3", _PROXIMAL),
         ),
-        ("sparsity_zero", "sparsity_1e-3", *_ACCURACY),
-        ("sparsity_zero", "sparsity_1e-3", *_ACCURACY),
+        ("sparsity_zero", "sparsity_1e-3", *ACCURACY),
+        ("sparsity_zero", "sparsity_1e-3", *ACCURACY),
+        baseline=", lambda = 0",
         note="Zeros are shares of a module's parameters, biases and LayerNorm included, right "
         "after its task; mean over tasks. A momentum of 0.9 makes the sub-gradient's pull ten "
         "times as strong in all; the proximal step has none, so compare it at ten times lambda.",
@@ -106,8 +110,9 @@ ABLATIONS = {
     "bottleneck": Ablation(
         "accuracy and size of TOSCA over the bottleneck r of its modules",
         _bottlenecks,
-        (*_ACCURACY, "module_numbers", "params_total"),
-        (*_ACCURACY, "module_numbers"),
+        (*ACCURACY, "module_numbers", "params_total"),
+        (*ACCURACY, "module_numbers"),
+        baseline="(default)",
         note="Learned numbers: modules, head rows and sigma, after the last task.",
     ),
     "flow": Ablation(
@@ -116,8 +121,9 @@ ABLATIONS = {
             Variant("adapter-calibrator (default)"),
             *map(_flow, ("calibrator-adapter", "parallel", "adapter", "calibrator")),
         ),
-        (*_ACCURACY, "module_numbers", "params_total"),
-        (*_ACCURACY, "module_numbers"),
+        (*ACCURACY, "module_numbers", "params_total"),
+        (*ACCURACY, "module_numbers"),
+        baseline="(default)",
         note="Learned numbers: modules, head rows and sigma, after the last task.",
     ),
     "protocols": Ablation(
@@ -135,8 +141,8 @@ ABLATIONS = {
             Variant("l2p, a batch's prompts, shuffled", "l2p",
                     ("method.batchwise=true", _SHUFFLED)),
         ),
-        (*_ACCURACY, "selection_acc"),
-        (*_ACCURACY,),
+        (*ACCURACY, "selection_acc"),
+        (*ACCURACY,),
         methods=(PLAIN, "l2p"),
         note="Only the per-image rows are answers to single images: in class-sorted batches the "
         "task leaks through the batch, and the last row of TOSCA is told the task. Rows of "
@@ -174,16 +180,16 @@ ABLATIONS = {
         ("avg_task_acc", "kept", "A_last"),
         ("avg_task_acc",),
         "best",
-        (PLAIN, "tosca_routed", "simplecil", "slda"),
-        True,
-        "Average task accuracy: mean over t of the accuracy on task t right after learning it, "
-        "among all classes seen so far (plasticity). Kept: the mean accuracy on each task after "
-        "the last one, over it.",
+        methods=(PLAIN, "tosca_routed", "simplecil", "slda"),
+        open=True,
+        note="Average task accuracy: mean over t of the accuracy on task t right after learning "
+        "it, among all classes seen so far (plasticity). Kept: the mean accuracy on each task "
+        "after the last one, over it.",
     ),
     "cost": Ablation(
         "what the methods cost, beside TOSCA",
         _each,
-        (*_COSTS, "images_passed"),
+        ("epochs", *_COSTS, "images_passed"),
         ("params_total", "params_trainable", "train_s", "eval_ms_per_image"),
         _COSTS,
         methods=(PLAIN, "simplecil", "ease"),

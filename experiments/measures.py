@@ -78,6 +78,13 @@ def images_passed(run: Finished) -> float:
     return float(run.record["images_passed"] + run.record["images_trained"])
 
 
+def epochs(run: Finished) -> float | None:
+    """Return the epochs of training, for methods that have any."""
+    settings = run.record["configuration"]["method"]
+    found = settings.get("train_epochs", settings.get("first_epochs"))
+    return None if found is None else float(found)
+
+
 def seconds(key: str) -> Callable[[Finished], float | None]:
     """Read one kind of seconds, summed over tasks."""
     return lambda run: float(sum(run.record["timings"][key]))
@@ -99,6 +106,7 @@ MEASURES = {
     "params_trainable": Measure(
         "trained in the last task", last("params_trainable"), 1, 0, True
     ),
+    "epochs": Measure("epochs a task", epochs, 1, 0, True),
     "train_s": Measure("train (s)", seconds("train_s")),
     "eval_ms_per_image": Measure("eval (ms/image)", last("eval_ms_per_image"), 1, 2),
     "total_s": Measure("train and all tests (s)", total_seconds),

@@ -173,21 +173,25 @@ def test_cost_stands_beside_what_was_published(root):
     assert rows(out, "total_s").loc["simplecil", "mean"] > seconds
 
 
-def test_ratios_are_taken_seed_by_seed():
+def test_ratios_and_differences_are_taken_seed_by_seed():
     frame = pd.DataFrame(
         [("a", 1, 2.0), ("a", 2, 4.0), ("b", 1, 6.0), ("b", 2, 4.0), ("c", 1, None), ("c", 2, 0.0)],
         columns=["setting", "seed", "value"],
     ).assign(metric="m", protocol="p")
-    found = ablate.ratios(frame, ("m",), "a")
+    found = ablate.against(frame, ("m",), "a", "/")
     assert found["value"].fillna(-1).tolist() == [1, 1, 3, 1, -1, 0]
     assert found["metric"].eq("m / a").all()
-    assert ablate.ratios(frame, ("m",), "c")["value"].isna().all()  # nothing over nothing
+    assert ablate.against(frame, ("m",), "c", "/")["value"].isna().all()  # nothing over nothing
+    less = ablate.against(frame, ("m",), "a", "-")
+    assert less["value"].fillna(-9).tolist() == [0, 0, 4, 0, -9, -4]
+    assert less["metric"].eq("m - a").all()
 
 
 def test_measures_of_a_hand_made_run(tmp_path):
     path = finish(tmp_path, right=(9, 5, 8))  # R: 0.9; 0.5, 0.8
     timings = {"train_s": [1.0, 2.0], "eval_s": [0.5, 0.25]}
-    run = Finished(path, {"timings": timings}, pd.read_csv(path / "metrics.csv"))
+    record = {"timings": timings, "configuration": {"method": {"first_epochs": 7}}}
+    run = Finished(path, record, pd.read_csv(path / "metrics.csv"))
     found = {name: MEASURES[name].value(run) for name in ("kept", "A_last", "train_s", "total_s",
              "avg_task_acc", "params_total", "module_numbers", "sparsity_zero")}  # fmt: skip
     expected = {"kept": 1.3 / 1.7, "A_last": 0.65, "train_s": 3, "total_s": 3.75,
