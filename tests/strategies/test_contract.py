@@ -9,6 +9,8 @@ import pytest
 import torch
 from avalanche.benchmarks import benchmark_from_datasets
 from avalanche.benchmarks.utils import as_classification_dataset
+from avalanche.benchmarks.utils.data_attribute import TaskLabels
+from avalanche.core import SupervisedPlugin
 from avalanche.evaluation.metrics import accuracy_metrics, forgetting_metrics, loss_metrics
 from avalanche.training.plugins import EvaluationPlugin
 from torch.utils.data import TensorDataset
@@ -84,28 +86,43 @@ def test_changing_one_image_leaves_the_others_bit_equal(method):
     assert not torch.equal(before[5], after[5])
 
 
+class Watch(SupervisedPlugin):
+    """What an evaluation was given as task labels, and what came out."""
+
+    def before_eval(self, strategy, **kwargs):
+        self.tasks, self.outputs = [], []
+
+    def after_eval_iteration(self, strategy, **kwargs):
+        if len(strategy.mbatch) > 2:
+            assert torch.equal(strategy.mb_task_id, strategy.mbatch[2])
+            self.tasks += strategy.mb_task_id.tolist()
+        self.outputs.append(strategy.mb_output)
+
+
+def labelled(task):
+    """Three test tasks of ten images whose items carry task(t) as their label, or none."""
+    kept = [e.dataset for e in classic(task_labels=True).test_stream]
+    if task is None:
+        kept = [e.dataset for e in new_family().test_stream]
+    for t, data in enumerate(kept if task else []):
+        constant = TaskLabels([task(t)] * len(data))
+        kept[t] = data.update_data_attribute("targets_task_labels", constant)
+    return benchmark_from_datasets(test=kept).test_stream
+
+
 @methods
-def test_task_labels_at_test_do_not_matter(method):
-    """Right, wrong and absent test task labels give the same predictions."""
-    rows = []
-    for labels in (lambda t: t, lambda t: 2 - t, None):
-        matrix = AccuracyMatrixPlugin()
-        strategy = learned(method, fresh(method), classic(), plugins=[matrix])
-        benchmark = classic(task_labels=labels is not None)
-        for t, experience in enumerate(benchmark.test_stream):
-            if labels is not None:
-                experience.dataset = as_task(experience.dataset, labels(t))
-                assert set(experience.dataset.targets_task_labels) == {labels(t)}
-        strategy.eval(benchmark.test_stream)
-        rows.append(matrix.correct[-1].tolist())
-    assert rows[0] == rows[1] == rows[2]
-
-
-def as_task(dataset, label):
-    from avalanche.benchmarks.utils.data_attribute import TaskLabels
-
-    constant = TaskLabels([label] * len(dataset))
-    return dataset.update_data_attribute("targets_task_labels", constant)
+@pytest.mark.parametrize("cache", [True, False])
+def test_task_labels_at_test_do_not_matter(method, cache):
+    """Right, wrong and absent test task labels give the same outputs, bit by bit."""
+    watch = Watch()
+    strategy = learned(method, fresh(method), classic(), plugins=[watch], cache=cache, store=None)
+    answers = []
+    for task in (lambda t: t, lambda t: 2 - t, lambda t: 7, None):
+        strategy.eval(labelled(task))
+        seen = [task(t) for t in range(3) for _ in range(10)] if task else []
+        assert watch.tasks == seen, "the strategy did not get the labels of this test"
+        answers.append(torch.cat(watch.outputs))
+    assert all(torch.equal(answers[0], other) for other in answers[1:])
 
 
 @methods
