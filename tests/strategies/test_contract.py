@@ -16,7 +16,7 @@ from avalanche.training.plugins import EvaluationPlugin
 from torch.utils.data import TensorDataset
 
 from tests.conftest import blobs
-from tests.strategies.methods import FORGET, JOINT, METHODS, PROMPTS, fresh, make
+from tests.strategies.methods import FORGET, JOINT, METHODS, PROMPTS, assert_kept, fresh, kept, make
 from tests.streams import STREAMS, classic, new_family, of_tasks
 from tosca_avalanche.plugins import AccuracyMatrixPlugin
 from tosca_avalanche.strategies import strategy_names
@@ -169,38 +169,11 @@ def test_earlier_training_data_is_never_read_again(method):
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in FORGET])
 def test_what_was_learned_earlier_stays_bit_equal(method):
     benchmark = of_tasks([[0, 1], [2, 3], [4, 5]])
-    strategy = make(method)
-    strategy.train(benchmark.train_stream[0], eval_streams=[])
-    first = prototypes(strategy)[:2].clone()
-    modules = [p.clone() for p in module_parameters(strategy)]
-    for experience in benchmark.train_stream[1:]:
+    strategy, earlier = make(method), []
+    for experience in benchmark.train_stream:
         strategy.train(experience, eval_streams=[])
-    assert torch.equal(prototypes(strategy)[:2], first)
-    for old, new in zip(modules, module_parameters(strategy), strict=False):
-        assert torch.equal(old, new)
-
-
-def prototypes(strategy):
-    model = strategy.model
-    for name in ("statistics", "prototypes"):
-        part = getattr(model, name, None)
-        if hasattr(part, "means"):
-            return part.means
-    for name in ("prototypes_0", "means"):
-        if hasattr(model, name):
-            return getattr(model, name)
-    if hasattr(model, "head") and hasattr(model.head, "weight"):
-        return model.head.weight
-    return model.head.rows if hasattr(model, "head") else model.statistics.Q.T
-
-
-def module_parameters(strategy):
-    for name in ("bank", "adapters", "sets", "experts"):
-        if hasattr(strategy.model, name):
-            return list(getattr(strategy.model, name).parameters())
-    if hasattr(strategy.model, "rows"):  # components: three of each in a task
-        return [strategy.model.rows(name)[:, :3] for name in ("P", "K", "A")]
-    return []
+        assert_kept(method, strategy, earlier)
+        earlier.append(kept(method, strategy))
 
 
 @methods

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import TinyNet, blobs
-from tests.strategies.methods import FORGET, METHODS, fresh, make
-from tests.strategies.test_contract import learned, module_parameters, outputs, prototypes
+from tests.strategies.methods import FORGET, METHODS, assert_kept, fresh, kept, make
+from tests.strategies.test_contract import learned, outputs
 from tests.streams import of_tasks
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.metrics import average_task_accuracy, last_accuracy, task_accuracy
@@ -122,21 +122,15 @@ def outputs_of(net):
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in FORGET])
 @few(2)
-@given(sizes=st.lists(st.integers(1, 3), min_size=2, max_size=3))
+@given(sizes=st.lists(st.integers(1, 3), min_size=3, max_size=4))
 def test_old_modules_and_prototypes_never_change(method, sizes):
     labels = iter(range(99))
     tasks = [[next(labels) for _ in range(n)] for n in sizes]
-    strategy = make(method, fresh(method), store=None)
-    kept = []
-    for task, experience in zip(tasks, of_tasks(tasks, per_class=4).train_stream, strict=True):
+    strategy, earlier = make(method, fresh(method), store=None), []
+    for experience in of_tasks(tasks, per_class=4).train_stream:
         strategy.train(experience, eval_streams=[])
-        for rows, modules in kept:
-            assert torch.equal(prototypes(strategy)[: len(rows)], rows)
-            for old, new in zip(modules, module_parameters(strategy), strict=False):
-                assert torch.equal(old, new)
-        if not kept:
-            modules = [p.detach().clone() for p in module_parameters(strategy)]
-            kept.append((prototypes(strategy)[: len(task)].clone(), modules))
+        assert_kept(method, strategy, earlier)
+        earlier.append(kept(method, strategy))
 
 
 @few(6)
