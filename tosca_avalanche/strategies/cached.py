@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tosca_avalanche.backbones import FrozenBackbone
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages
+from tosca_avalanche.benchmarks.experience import label_number
 from tosca_avalanche.features import (
     FeatureData,
     FeatureStore,
@@ -135,10 +136,10 @@ class FeatureCache:
         t = getattr(dataset, "targets_task_labels", None) if len(first) == 3 else None
         if y is None or len(first) not in (2, 3) or (len(first) == 3 and t is None):
             return self._refuse("items with other fields than image, label and task are not cached")
-        targets = torch.as_tensor(np.asarray([int(v) for v in y]))
+        targets = torch.as_tensor(np.asarray([label_number(v) for v in y]))
         tasks = None if t is None else torch.as_tensor(np.asarray([int(v) for v in t]))
         for i, item in ends.items():
-            if int(item[1]) != int(targets[i]):
+            if label_number(item[1]) != int(targets[i]):
                 return self._refuse("labels are changed by a transform: features are not cached")
         return targets, tasks
 
