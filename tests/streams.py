@@ -35,7 +35,7 @@ def new_family():
     )
 
 
-def of_tasks(tasks, per_class: int = 8, timeline: bool = True, train=blobs):
+def of_tasks(tasks, per_class: int = 8, timeline: bool = True, train=blobs, test=blobs):
     """One experience per list of labels: uneven sizes, odd labels, one class alone."""
     benchmark = benchmark_from_datasets(
         train=[
@@ -43,7 +43,7 @@ def of_tasks(tasks, per_class: int = 8, timeline: bool = True, train=blobs):
             for i, t in enumerate(tasks)
         ],
         test=[
-            as_classification_dataset(blobs(0, 4, 100 + i, labels=t)) for i, t in enumerate(tasks)
+            as_classification_dataset(test(0, 4, 100 + i, labels=t)) for i, t in enumerate(tasks)
         ],
     )
     return with_classes_timeline(benchmark) if timeline else benchmark

@@ -11,7 +11,7 @@ from tosca_avalanche.benchmarks import (
     classes_of,
     task_sizes,
 )
-from tosca_avalanche.errors import StreamError
+from tosca_avalanche.errors import InputError, StreamError
 
 PLAIN = Transforms(lambda x: x, lambda x: x, "none")
 
@@ -80,3 +80,11 @@ def test_sizes_that_do_not_fit(per_task, first, says):
 def test_a_class_without_training_images_is_named():
     with pytest.raises(StreamError, match="'b'"):
         class_incremental(images([2, 0, 1]), images([1, 1, 1]), list("abc"), PLAIN, 1)
+
+
+def test_targets_are_whole_numbers_and_nothing_is_read_into_them():
+    for numbers in ([1, 0], [np.int64(1), np.uint8(0)], [1.0, 0.0]):
+        assert LabelledImages(["a", "b"], numbers, str).targets == [1, 0]
+    for name in ("cat", "1", 0.5, None, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=f"{name!r} is no whole number; map"):
+            LabelledImages(["a", "b"], [0, name], str)

@@ -59,6 +59,16 @@ JOINT = ("joint", "joint_finetune")
 """Trained anew on all data seen so far: what was learned earlier is thrown away."""
 FORGET = (*JOINT, "finetune")
 """Nothing that was learned earlier stays as it was."""
+SHARED = {
+    "dualprompt": ["general"],
+    "l2p": ["prompts", "keys"],
+    "mos": ["head.weight", "head.bias"],
+    "ranpac": ["statistics.G"],
+    "slda": ["statistics.outer"],
+    "tosca": ["head.sigma"],
+    "tosca_routed": ["head.sigma", "router.ridge.G"],
+}
+"""What all tasks change together by a method's definition; the rest is each task's own."""
 
 
 class TinyViT(VisionTransformer):
@@ -85,3 +95,30 @@ def make(name: str, backbone: nn.Module | None = None, **settings):
     cls, own = METHODS[name]
     model = fresh(name) if backbone is None else backbone
     return cls(model, **{"evaluator": None, **own, **settings})
+
+
+def kept(method: str, strategy) -> dict[str, torch.Tensor]:
+    """Copy all that was learned but what is SHARED; tasks or classes lie along the first axis."""
+    model = strategy.model
+    out = {k: v for k, v in model.state_dict().items() if not k.startswith("backbone.")}
+    for name in SHARED.get(method, []):
+        del out[name]
+    for name in list(out):
+        place, _, last = name.rpartition(".")
+        age, _, what = last.partition("_")
+        if age in ("old", "frozen", "new"):  # two halves of what only grows
+            del out[name]
+            whole = model.head.rows if place == "head" else model.rows(what).transpose(0, 1)
+            out[f"{place}.{what}"] = whole
+        elif last == "Q":
+            out[name] = out[name].T
+    return {name: value.detach().clone() for name, value in out.items()}
+
+
+def assert_kept(method: str, strategy, earlier: list[dict[str, torch.Tensor]]) -> None:
+    """What was kept after each earlier task is there, bit by bit."""
+    now = kept(method, strategy)
+    for then in earlier:
+        for name, value in then.items():
+            same = now[name] if value.dim() == 0 else now[name][: len(value)]
+            assert torch.equal(same, value), f"{name} of an earlier task has changed"

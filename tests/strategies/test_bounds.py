@@ -5,7 +5,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 
 from tests.conftest import TinyNet, blobs
-from tests.strategies.methods import fresh, make
+from tests.strategies.methods import JOINT, fresh, make
 from tests.streams import classic, of_tasks
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.errors import TrainingError
@@ -53,6 +53,10 @@ def test_finetune_draws_nothing_from_the_global_state():
     assert torch.equal(*results)
 
 
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(("joint", "plain"), [("joint", "tosca"), ("joint_finetune", "finetune")])
 def test_joint_is_the_method_on_one_task_of_everything(joint, plain):
     tasks = [[0, 1], [2, 3], [4]]
@@ -85,6 +89,25 @@ def test_a_restored_joint_takes_earlier_data_from_its_stream_or_says_so():
     assert second.model.classes == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("method", JOINT)
+@pytest.mark.parametrize("task", [0, 1])
+def test_joint_training_that_was_interrupted_starts_again(method, task, monkeypatch):
+    """No image counts twice, and nothing of the attempt is left."""
+    benchmark = of_tasks([[0, 1], [2, 3], [4]])
+    whole, strategy = make(method, seed=2), make(method, seed=2)
+    for t, experience in enumerate(benchmark.train_stream):
+        whole.train(experience, eval_streams=[])
+        if t == task:
+            monkeypatch.setattr(strategy, "backward", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                strategy.train(experience, eval_streams=[])
+            monkeypatch.undo()
+        strategy.train(experience, eval_streams=[])
+        assert len(strategy.seen) == t + 1
+    x = blobs(5, 8, 3).tensors[0]
+    assert torch.equal(strategy.model.eval()(x), whole.model.eval()(x))
+
+
 def test_a_restored_joint_on_a_slice_of_a_classic_stream():
     first, second = make("joint"), make("joint")
     first.train(classic().train_stream[:2], eval_streams=[])
@@ -99,10 +122,6 @@ def test_a_net_that_was_interrupted_says_what_to_do(method):
     strategy = make(method, fresh("ease"))
     strategy.train(benchmark.train_stream[0], eval_streams=[])
     state = strategy.model.state()
-
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
     strategy.backward = interrupt
     with pytest.raises(KeyboardInterrupt):
         strategy.train(benchmark.train_stream[1], eval_streams=[])

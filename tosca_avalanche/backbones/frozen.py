@@ -53,6 +53,7 @@ class FrozenBackbone(nn.Module):
         )
         self._embed_dim: int | None = int(known) if isinstance(known, int) else None
         self._fingerprint: str | None = None
+        self._takes = _stated_input(module)
         self.images_passed = 0
         """How many images went through so far, repeated ones counted again."""
         self.eval()
@@ -93,7 +94,7 @@ class FrozenBackbone(nn.Module):
     def probe(self, image: Any) -> int:
         """Learn the feature width from one image [3, H, W], where it is not known.
 
-        :raises BackboneError: the image is no tensor.
+        :raises BackboneError: the image is no tensor, or none that :meth:`check` lets pass.
         """
         if not isinstance(image, Tensor):
             raise BackboneError(
@@ -101,9 +102,32 @@ class FrozenBackbone(nn.Module):
                 f"{type(image).__name__}; build the benchmark with transforms, for instance "
                 f"backbone.transforms.train and backbone.transforms.eval"
             )
+        self.check(image.unsqueeze(0))
         if self._embed_dim is None:
             self._embed_dim = int(self(image.unsqueeze(0).to(self.device)).shape[1])
         return self._embed_dim
+
+    def check(self, x: Tensor) -> None:
+        """Refuse a batch of images that a transformer of timm can't cut into its patches.
+
+        Of other modules it is not known what they take: they say it themselves.
+
+        :raises BackboneError: other channels or pixels than the patch embedding takes.
+        """
+        if self._takes is None:
+            return
+        channels, pixels = self._takes
+        shape = list(x.shape[1:])
+        if len(shape) == 3 and shape[0] == channels and pixels in (None, tuple(shape[1:])):
+            return
+        wanted = [channels, *(pixels or ("H", "W"))]
+        grey = len(shape) == 3 and shape[0] == 1
+        hint = f"make a grey tensor wider by x.expand({channels}, -1, -1), or " if grey else ""
+        raise BackboneError(
+            f"backbone {self.name!r} takes image tensors [{', '.join(map(str, wanted))}], got "
+            f"{shape}; {hint}build the benchmark with transforms that give this shape, for "
+            f"instance backbone.transforms.train and backbone.transforms.eval on PIL images"
+        )
 
     def train(self, mode: bool = True) -> FrozenBackbone:
         """Stay in evaluation mode: dropout and running statistics must not move."""
@@ -119,6 +143,7 @@ class FrozenBackbone(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """Return features [B, d] of a batch of transformed images."""
+        self.check(x)
         self.images_passed += len(x)
         z = self._pass(x)
         if not isinstance(z, Tensor) or z.dim() != 2 or len(z) != len(x):
@@ -128,3 +153,14 @@ class FrozenBackbone(nn.Module):
                 f"[{len(x)}, d], got {shape}; remove its classifier or pool its tokens first"
             )
         return z
+
+
+def _stated_input(module: nn.Module) -> tuple[int, tuple[int, int] | None] | None:
+    """Return the channels and pixels (None: any) that timm's patch embedding takes."""
+    vit = getattr(module, "vit", module)  # with adapters in it
+    patches: Any = getattr(vit, "patch_embed", None)
+    channels = getattr(getattr(patches, "proj", None), "in_channels", None)
+    # a forward of one's own may do anything to the images first
+    if channels is None or not type(vit).forward.__module__.startswith("timm."):
+        return None
+    return channels, patches.img_size if getattr(patches, "strict_img_size", False) else None

@@ -13,6 +13,7 @@ from avalanche.benchmarks.utils.transform_groups import TransformGroups
 from torch.utils.data import Dataset
 
 from tosca_avalanche.backbones.transforms import Transforms, paper_preset
+from tosca_avalanche.benchmarks.experience import label_number
 from tosca_avalanche.errors import StreamError
 
 
@@ -22,6 +23,7 @@ class LabelledImages(Dataset):
     :param sources: anything per image: an array, a path.
     :param targets: class index per image.
     :param load: source -> PIL image or array; called each time an item is read.
+    :raises InputError: a target that is no whole number.
     """
 
     def __init__(
@@ -29,7 +31,7 @@ class LabelledImages(Dataset):
     ) -> None:
         if len(sources) != len(targets):
             raise StreamError(f"{len(sources)} images but {len(targets)} targets")
-        self.sources, self.targets, self.load = sources, [int(t) for t in targets], load
+        self.sources, self.targets, self.load = sources, [label_number(t) for t in targets], load
 
     def __len__(self) -> int:
         return len(self.sources)

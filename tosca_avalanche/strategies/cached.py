@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from tosca_avalanche.backbones import FrozenBackbone
 from tosca_avalanche.benchmarks.class_incremental import LabelledImages
+from tosca_avalanche.benchmarks.experience import label_number
 from tosca_avalanche.features import (
     FeatureData,
     FeatureStore,
@@ -26,6 +28,7 @@ from tosca_avalanche.seeding import seeded_globals
 from tosca_avalanche.strategies.leaves import single_leaf
 
 VIEW_SEED = 0
+T = TypeVar("T")
 
 
 @dataclass
@@ -35,6 +38,28 @@ class _Plan:
     keys: list[bytes]
     transform: str
     random: bool
+
+
+class _Known:
+    """What was found out about objects, for as long as they live elsewhere: none is held here."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], tuple[list[weakref.ref[Any]], Any]] = {}
+
+    def get(self, things: Sequence[Any], what: str, find: Callable[[], T]) -> T:
+        """Return what is known about some objects together; find it where nothing is."""
+        key = (*map(id, things), what)
+        refs, value = self._kept.get(key, (None, None))
+        # what had these ids may be gone, and others have them now
+        if refs is None or any(r() is not t for r, t in zip(refs, things, strict=True)):
+            kept = self._kept.items()
+            self._kept = {k: v for k, v in kept if all(r() is not None for r in v[0])}
+            value = find()
+            try:
+                self._kept[key] = [weakref.ref(t) for t in things], value
+            except TypeError:
+                self._kept.pop(key, None)  # a list's end can't be seen: nothing is remembered
+        return value  # type: ignore[no-any-return]
 
 
 class FeatureCache:
@@ -51,8 +76,7 @@ class FeatureCache:
 
     def __init__(self, store: FeatureStore) -> None:
         self.store = store
-        self._item_keys: dict[int, tuple[Any, dict[int, bytes]]] = {}
-        self._transform_keys: dict[tuple[Any, ...], tuple[list[Any], tuple[str, bool]]] = {}
+        self._known = _Known()
         self._said: set[str] = set()
 
     def get(
@@ -112,10 +136,10 @@ class FeatureCache:
         t = getattr(dataset, "targets_task_labels", None) if len(first) == 3 else None
         if y is None or len(first) not in (2, 3) or (len(first) == 3 and t is None):
             return self._refuse("items with other fields than image, label and task are not cached")
-        targets = torch.as_tensor(np.asarray([int(v) for v in y]))
+        targets = torch.as_tensor(np.asarray([label_number(v) for v in y]))
         tasks = None if t is None else torch.as_tensor(np.asarray([int(v) for v in t]))
         for i, item in ends.items():
-            if int(item[1]) != int(targets[i]):
+            if label_number(item[1]) != int(targets[i]):
                 return self._refuse("labels are changed by a transform: features are not cached")
         return targets, tasks
 
@@ -160,15 +184,11 @@ class FeatureCache:
         kind = getattr(first, "mode", None), getattr(first, "size", None)
         if isinstance(first, (np.ndarray, Tensor)):
             kind = str(first.dtype), tuple(first.shape)
-        mark = (*(id(step) for step in steps), str(kind))
-        if mark not in self._transform_keys:
-            # the steps are kept so that their ids stay theirs
-            self._transform_keys[mark] = (steps, transform_key(transform, first))
-        return self._transform_keys[mark][1]
+        return self._known.get(steps, str(kind), lambda: transform_key(transform, first))
 
     def _keys_of(self, leaf: Any, indices: list[int]) -> list[bytes]:
-        """Return the content keys of a leaf's items; each item is read once."""
-        _, known = self._item_keys.setdefault(id(leaf), (leaf, {}))
+        """Return the content keys of a leaf's items; each is read once while the leaf lives."""
+        known: dict[int, bytes] = self._known.get([leaf], "items", dict)
         for i in indices:
             if i not in known:
                 known[i] = _source_key(leaf, i)
@@ -180,7 +200,7 @@ class FeatureCache:
             warnings.warn(why, stacklevel=4)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"store": self.store, "_item_keys": {}, "_transform_keys": {}, "_said": set()}
+        return {"store": self.store, "_known": _Known(), "_said": set()}
 
 
 def _source_key(leaf: Any, i: int) -> bytes:

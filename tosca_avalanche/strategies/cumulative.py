@@ -22,31 +22,36 @@ class Cumulative:
 
     model: Any
     experience: Any
-    not_kept = (*Checkpointed.not_kept, "_new", "seen")
+    not_kept = (*Checkpointed.not_kept, "_new", "seen", "_taken")
 
     def __init__(self, **common: Any) -> None:
         super().__init__(**common)
         self._new = self._copy_of(self.model)
-        self.seen: list[Any] = []
-        """Experiences trained on."""
+        self.seen: list[Any] | None = None
+        """Experiences trained on; None before the first, when a restored net may know others."""
+        self._taken: list[Any] = []
 
     def _copy_of(self, net: Any) -> Any:
         return copy.deepcopy(net, {id(net.backbone): net.backbone})
 
     def _before_training_exp(self, **kwargs: Any) -> None:
-        if not self.seen and self.model.n_tasks:
-            self.seen = self._earlier()
-        self.seen.append(self.experience)
+        if self.seen is None:
+            self.seen = self._earlier() if self.model.n_tasks else []
+        self._taken = [*self.seen, self.experience]  # seen only when its training is over
         self.model, last = self._copy_of(self._new), self.model
         for counter in ("passed_before", "images_trained", "images_tested"):
             if hasattr(last, counter):
                 setattr(self.model, counter, getattr(last, counter))
-        whole = self.seen[0].dataset
-        for experience in self.seen[1:]:
+        whole = self._taken[0].dataset
+        for experience in self._taken[1:]:
             whole = whole.concat(experience.dataset)
         self.experience = copy.copy(self.experience)
         self.experience._dataset = whole
         super()._before_training_exp(**kwargs)  # type: ignore[misc]
+
+    def _after_training_exp(self, **kwargs: Any) -> None:
+        self.seen, self._taken = self._taken, []
+        super()._after_training_exp(**kwargs)  # type: ignore[misc]
 
     def forward(self) -> Tensor:
         """Return the method's outputs; its one module is no choice worth counting."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tosca_avalanche.backbones import FrozenBackbone
+from tosca_avalanche.benchmarks.experience import classes_of
 from tosca_avalanche.errors import TrainingError
 from tosca_avalanche.features import (
     EpochOrder,
@@ -157,6 +158,7 @@ class FeatureLoading:
 
     def make_eval_dataloader(self, num_workers: int = 0, **kwargs: Any) -> None:
         """Make the loader of an evaluation: the images in their order."""
+        classes_of(self.experience)  # refuses labels that are no numbers
         stored = self.eval_features(num_workers)
         self._on_features = stored is not None
         if stored is not None:
@@ -186,6 +188,11 @@ class FeatureLoading:
     def _load_train_state(self, prev_state: dict[str, Any]) -> None:
         super()._load_train_state(prev_state)
         self._on_features = prev_state["on_features"]
+
+    def _unpack_minibatch(self) -> None:
+        super()._unpack_minibatch()  # type: ignore[misc]
+        if not self._on_features:
+            self.model.backbone.check(self.mb_x)
 
     def batch_features(self) -> Tensor:
         """Return the features [B, D] of the batch: ``mb_x`` itself where the store gave it."""
