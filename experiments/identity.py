@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import tarfile
 from pathlib import Path
 from typing import Any
+
+from tosca_avalanche.benchmarks.archive import is_tar, whole_tar
 
 BATCH_ORDERS = {"class-sorted": "sorted", "shuffled": "shuffled"}
 
@@ -62,7 +63,7 @@ def contents(root: Path) -> str | None:
     if root.is_dir():
         inside = (p for p in root.rglob("*") if p.is_file())
         files = [(p.relative_to(root), p.stat().st_size) for p in inside]
-    elif root.is_file() and tarfile.is_tarfile(root):
+    elif root.is_file() and is_tar(root):
         files = _members(root, root.stat().st_mtime_ns)
     else:
         return None
@@ -78,5 +79,5 @@ def contents(root: Path) -> str | None:
 @functools.cache
 def _members(path: Path, changed: int) -> list[tuple[Path, int]]:
     """Return name and size of a tar's files; listed once, though each of many runs asks."""
-    with tarfile.open(path) as tar:
+    with whole_tar(path) as tar:
         return [(Path(m.name), m.size) for m in tar if m.isfile()]

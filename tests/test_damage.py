@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import struct
+import tarfile
 import warnings
 import zlib
 
@@ -16,10 +17,12 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from experiments import identity
 from experiments.config import compose, register_configs, to_settings
 from tests.damage import damaged, survives
 from tests.learner.models import images, learned, load
 from tosca_avalanche.backbones import load_backbone
+from tosca_avalanche.benchmarks.archive import opened
 from tosca_avalanche.errors import BackboneError, RecordError, StoreError, StreamError
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.features.store import spaces
@@ -62,6 +65,64 @@ def test_a_png_that_claims_a_huge_size(side, tmp_path):
     (tmp_path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + body)
     with pytest.raises(StreamError, match=r"bomb\.png can't be decoded"):
         read_image(tmp_path / "bomb.png")
+
+
+@pytest.mark.parametrize(
+    ("packing", "form"),
+    [
+        ("", tarfile.USTAR_FORMAT),
+        ("", tarfile.GNU_FORMAT),
+        *((packing, tarfile.PAX_FORMAT) for packing in ("", "gz", "bz2", "xz")),
+    ],
+)
+def test_tars(packing, form, tmp_path, monkeypatch):
+    """Never fewer images than were packed; bytes of an image in a plain tar have no checksum."""
+    monkeypatch.setenv("TOSCA_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / f"x.tar.{packing}"
+    with tarfile.open(path, f"w:{packing}", format=form) as tar:
+        for i in range(8):
+            member = tarfile.TarInfo(f"ant/{'long' * 20 * (i == 5)}{i}.png")
+            member.size = 700
+            tar.addfile(member, io.BytesIO(np.random.default_rng(i).bytes(700)))
+
+    def read():
+        listed = identity._members.__wrapped__(path, 0)
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        return listed, sorted(p for p in opened(path).rglob("*") if p.is_file())
+
+    outcomes = survives(read, path, lambda r: len(r[0]) == len(r[1]) == 8, range(120))
+    assert outcomes.count("refused") > 60
+    whole = path.read_bytes()
+    used = -(-len(whole.rstrip(b"\0")) // 512) * 512  # without the zeros at the end
+    for end in [*range(511, len(whole), 512), *range(512, len(whole), 512)]:
+        path.write_bytes(whole[:end])
+        if not packing and end >= used + 512:
+            assert len(read()[1]) == 8
+        else:
+            with pytest.raises(StreamError, match=r"x\.tar"):
+                read()
+
+
+def test_a_tar_with_a_hole_or_without_an_end_is_not_read_as_a_shorter_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOSCA_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        for i in range(3):
+            tar.addfile(tarfile.TarInfo(f"{i}.png"))
+    whole = path.read_bytes()
+    for data, said in [
+        (whole[:512] + bytes(512) + whole[1024:], "after 1 members it is damaged"),
+        (whole[:1536], "cut short after 3 members"),
+        (whole[:1100], "cut short after 2 members|after 2 members it is damaged"),
+    ]:
+        path.write_bytes(data)
+        with pytest.raises(StreamError, match=said):
+            opened(path)
+        with pytest.raises(StreamError, match=said):
+            identity.contents(path)
+        assert not [*(tmp_path / "cache/streams").glob("*/*")], "nothing of it is left"
+    path.write_bytes(whole[: 1536 + 512])
+    assert len([*opened(path).iterdir()]) == 3, "one block of zeros is an end"
 
 
 def test_a_model_folder(tmp_path):
