@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import struct
 import tarfile
@@ -11,9 +10,7 @@ import warnings
 import zlib
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -29,10 +26,8 @@ from tosca_avalanche.features.store import spaces
 from tosca_avalanche.files import read_json
 from tosca_avalanche.images import read_image
 from tosca_avalanche.learner import read_manifest
-from tosca_avalanche.records import COLUMNS, RunFolder, read_metrics
 
 register_configs()
-SETTINGS = {"method": {"name": "tosca", "lr": 0.1}, "seed": 1}
 
 
 def picture(form):
@@ -186,58 +181,6 @@ def test_the_feature_store(tmp_path):
             assert found["bytes"] > 0
         assert np.array_equal(FeatureStore(tmp_path).space(**description).read(keys), values)
     mark.write_bytes(kept)
-
-
-def rows():
-    row = dict.fromkeys(COLUMNS, 1) | {"run_id": "r", "metric": "acc", "value": 0.5}
-    return [row, {**row, "value": 0.25}]
-
-
-def test_results(tmp_path):
-    folder = RunFolder(tmp_path / "seed-1", SETTINGS)
-    folder.finish({"protocol": "per-image"}, rows(), {})
-    frame = read_metrics(folder.path / "metrics.csv")
-    for name in ("metrics.csv", "run.json"):
-        outcomes = survives(
-            lambda: (folder.finished(), read_metrics(folder.path / "metrics.csv")),
-            folder.path / name,
-            lambda found: found[0] is True and found[1].equals(frame),
-            range(120),
-        )
-        assert outcomes.count("refused") > 80
-    text = (folder.path / "metrics.csv").read_bytes()
-    (folder.path / "metrics.csv").write_bytes(text.replace(b"\n", b"\r\n"))
-    assert read_metrics(folder.path / "metrics.csv").equals(frame), "line ends of another system"
-    (folder.path / "run.json").unlink()
-    assert isinstance(read_metrics(folder.path / "metrics.csv"), pd.DataFrame)
-
-
-def test_the_state_of_an_interrupted_run(tmp_path):
-    folder = RunFolder(tmp_path / "seed-1", SETTINGS)
-    folder.save_state(2, {"a": torch.arange(9.0)}, {"x": [1, 0.1]})
-    for name in ("state.json", "state-2.safetensors"):
-        outcomes = survives(
-            folder.load_state,
-            folder.partial / name,
-            lambda s: (s[0], s[1]["a"].tolist(), s[2]) == (2, [*range(9)], {"x": [1, 0.1]}),
-            range(60),
-        )
-        assert outcomes.count("refused") > 40
-    shutil.copy(folder.partial / "state.json", tmp_path / "kept.json")
-    (folder.partial / "state-2.safetensors").unlink()
-    with pytest.raises(RecordError, match=r"state-2\.safetensors"):
-        folder.load_state()
-    folder.discard_other()
-    assert folder.load_state() is None
-
-
-def test_a_state_of_an_earlier_version_has_no_checksums(tmp_path):
-    folder = RunFolder(tmp_path / "seed-1", SETTINGS)
-    folder.save_state(1, {"a": torch.ones(1)}, {})
-    path = folder.partial / "state.json"
-    state = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in state.items() if k not in ("sha256", "checksum")}))
-    assert folder.load_state()[0] == 1
 
 
 def test_weights_of_a_backbone(tmp_path):
