@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tosca_avalanche.benchmarks.archive import is_tar, whole_tar
+from tosca_avalanche.files import file_sha256
 
 BATCH_ORDERS = {"class-sorted": "sorted", "shuffled": "shuffled"}
 
@@ -44,14 +45,20 @@ def identity(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that decide a run's numbers.
 
     Not where and how results are written, nor where the data lie: of a user's own folder its
-    contents count, a data set that has a name is known by it.
+    contents count, a data set that has a name is known by it. Of a file of weights both path and
+    contents count.
     """
     outside = ("results_root", "overwrite", "num_workers", "store")
     out = {k: v for k, v in settings.items() if k not in outside}
     stream = {k: v for k, v in out["stream"].items() if k != "root"}
     if stream["name"] in ("folder", "domains"):
         stream["data"] = contents(Path(out["stream"]["root"]))
-    return {**out, "stream": stream}
+    backbone, weights = out["backbone"], Path(str(out["backbone"]["weights"]))
+    if weights.is_file():
+        info = weights.stat()
+        digest = _digest(weights, info.st_size, info.st_mtime_ns)
+        backbone = {**backbone, "weights_sha256": digest}
+    return {**out, "stream": stream, "backbone": backbone}
 
 
 def contents(root: Path) -> str | None:
@@ -74,6 +81,12 @@ def contents(root: Path) -> str | None:
         and not path.match("split-*-seed-*.json")
     )
     return f"{len(shown)} files, {hashlib.sha256(repr(shown).encode()).hexdigest()[:16]}"
+
+
+@functools.cache
+def _digest(path: Path, size: int, changed: int) -> str:
+    """Return the SHA-256 of a file; computed once, though each of many runs asks."""
+    return file_sha256(path)
 
 
 @functools.cache

@@ -16,7 +16,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tosca_avalanche.errors import RecordError
-from tosca_avalanche.files import atomic_write, read_json, seal_is_broken, sealed, write_json
+from tosca_avalanche.files import (
+    atomic_write,
+    file_sha256,
+    read_json,
+    seal_is_broken,
+    sealed,
+    write_json,
+)
 from tosca_avalanche.records.rows import COLUMNS
 
 _AGAIN = "delete its folder and run again"
@@ -61,7 +68,7 @@ class RunFolder:
         """Keep the state after ``done`` tasks; the earlier state stays until this one is whole."""
         name = f"state-{done}.safetensors"
         atomic_write(self.partial / name, lambda p: save_file(tensors, str(p)))
-        digest = _sha256(self.partial / name)
+        digest = file_sha256(self.partial / name)
         state = {"settings": self.settings, "done": done, "tensors": name, "sha256": digest}
         write_json(self.partial / "state.json", sealed({**state, "rest": rest}))
         for old in self.partial.glob("state-*.safetensors"):
@@ -90,7 +97,7 @@ class RunFolder:
             )
         tensors = self.partial / Path(str(state["tensors"])).name
         try:
-            damaged = state.get("sha256", _sha256(tensors)) != _sha256(tensors)
+            damaged = state.get("sha256", file_sha256(tensors)) != file_sha256(tensors)
             if not damaged:
                 return state["done"], load_file(tensors), state["rest"]
         except (OSError, SafetensorError) as error:
@@ -178,10 +185,6 @@ def _unbroken(path: Path) -> dict[str, Any]:
             f"{path} is damaged or was changed: its checksum does not fit; put it back, or {_AGAIN}"
         )
     return value
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _table_sha256(path: Path) -> str:
