@@ -13,12 +13,16 @@ from tosca_avalanche.files import file_sha256
 BATCH_ORDERS = {"class-sorted": "sorted", "shuffled": "shuffled"}
 
 
+def answers_by_batch(method: dict[str, Any]) -> bool:
+    """Tell whether a method's settings make an answer depend on the batch it is in."""
+    return method.get("selection") == "entropy-batch" or bool(method.get("batchwise"))
+
+
 def protocol_of(settings: dict[str, Any]) -> str:
     """Return the label of the protocol that gives a run its numbers."""
-    selection = settings["method"].get("selection")
-    if selection == "oracle":
+    if settings["method"].get("selection") == "oracle":
         return "oracle-task"
-    if selection == "entropy-batch" or settings["method"].get("batchwise"):
+    if answers_by_batch(settings["method"]):
         order = BATCH_ORDERS[settings["eval_order"]]
         return f"batch{settings['method']['eval_mb_size']}-{order}"
     return "per-image"
