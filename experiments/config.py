@@ -20,6 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.identity import BATCH_ORDERS, answers_by_batch
 from experiments.target import with_target
 from tosca_avalanche.benchmarks import find_stream, stream_names
 from tosca_avalanche.strategies import FrozenBackboneStrategy, find_strategy, strategy_names
@@ -29,6 +30,7 @@ _NOT_METHOD_KEYS = {
     "self", "model", "optimizer", "scheduler", "criterion", "device", "plugins", "evaluator",
     "eval_every", "peval_mode", "seed", "store", "cache",
 }  # fmt: skip
+_ROUTED = "gaussian-ridge"  # the selection that has a projection
 _NOT_STREAM_KEYS = {"transforms", "class_order_seed"}
 
 
@@ -151,8 +153,8 @@ def _plain(hint: Any) -> Any:
 def to_settings(config: DictConfig) -> dict[str, Any]:
     """Check a composed configuration against its schema and return it as plain values.
 
-    :raises ValueError: an unknown key (Hydra's ``+key`` gets this far), a bad type, or a
-        value that has to be given.
+    :raises ValueError: an unknown key (Hydra's ``+key`` gets this far), a bad type, a value that
+        has to be given, or one that has no effect beside the others.
     """
     schema = RunConfig(
         method=method_schema(config.method.name)(), stream=stream_schema(config.stream.name)()
@@ -170,7 +172,30 @@ def to_settings(config: DictConfig) -> dict[str, Any]:
     settings = OmegaConf.to_container(merged, resolve=True)
     assert isinstance(settings, dict)
     del settings["defaults"], settings["hydra"]
+    _check_use(settings)  # type: ignore[arg-type]
     return settings  # type: ignore[return-value]
+
+
+def _check_use(settings: dict[str, Any]) -> None:
+    """Refuse what is not the default and has no effect: it would make the run another one."""
+    method, order = settings["method"], settings["eval_order"]
+    if order not in BATCH_ORDERS:
+        raise ValueError(f"eval_order={order!r}; choose one of {[*BATCH_ORDERS]}")
+    if order != RunConfig.eval_order and not answers_by_batch(method):
+        ways = {"selection": "entropy-batch", "batchwise": "true"}
+        usable = [f"method.{k}={v}" for k, v in ways.items() if k in method]
+        raise ValueError(
+            f"eval_order={order} has no effect: {method['name']} answers each image by itself here"
+            f"; leave it out{''.join(f', or pass {way}' for way in usable)}"
+        )
+    if method.get("selection", _ROUTED) == _ROUTED:
+        return
+    for f in dataclasses.fields(method_schema(method["name"])):
+        if f.name in ("projection", "ridge_weight") and method[f.name] != f.default:
+            raise ValueError(
+                f"method.{f.name}={method[f.name]} has no effect with method.selection="
+                f"{method['selection']}; leave it out, or pass method.selection={_ROUTED}"
+            )
 
 
 def compose(overrides: list[str]) -> DictConfig:

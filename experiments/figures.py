@@ -16,8 +16,16 @@ from tosca_avalanche.plots import (
     plot_reliability,
     plot_selection,
 )
+from tosca_avalanche.records import has_table, read_table
 
 DEFAULT_PROTOCOL = "per-image"
+_INT = "int64"
+_BINS = {"images": _INT, "right": _INT, "sum_of_confidence": "float64"}
+TABLES: dict[str, dict[str, str | None]] = {
+    "selection": dict.fromkeys(("after_task", "task", "module", "count"), _INT),
+    "prompts": dict.fromkeys(("after_task", "task", "prompt", "count"), _INT),
+    "reliability": {"after_task": _INT, "bin": _INT, **_BINS},
+}
 
 
 def stream_figures(
@@ -61,6 +69,7 @@ def method_figures(
     diagram, the last ones after the last task and over all seeds together.
 
     :param frame: metrics of its runs; ``folders`` their folders.
+    :raises RecordError: a table is damaged, or lost.
     """
     name = f"{frame['method'].iloc[0]} ({frame['protocol'].iloc[0]})"
     figures = [plot_heatmap(frame, out / f"heatmap.{kind}")]
@@ -73,8 +82,7 @@ def method_figures(
             counts = wide.to_numpy().astype(int)
             figures.append(plot_selection(counts, out / f"{stem}.{kind}", title, what))
     if tables := _last_tables(folders, "reliability"):
-        columns = ["images", "right", "sum_of_confidence"]
-        bins = pd.concat(tables).groupby("bin")[columns].sum().to_numpy()
+        bins = pd.concat(tables).groupby("bin")[[*_BINS]].sum().to_numpy()
         ece = expected_calibration_error(bins)
         assert ece.value is not None  # a run without a test image has no such table
         title = (
@@ -86,7 +94,8 @@ def method_figures(
 
 
 def _last_tables(folders: list[Path], stem: str) -> list[pd.DataFrame]:
-    tables = [pd.read_csv(f) for d in folders if (f := d / f"{stem}.csv").is_file()]
+    paths = [path for d in folders if has_table(path := d / f"{stem}.csv")]
+    tables = [read_table(path, TABLES[stem]) for path in paths]
     return [t[t["after_task"] == t["after_task"].max()] for t in tables]
 
 

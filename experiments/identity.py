@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import tarfile
 from pathlib import Path
 from typing import Any
+
+from tosca_avalanche.benchmarks.archive import is_tar, whole_tar
+from tosca_avalanche.files import file_sha256
 
 BATCH_ORDERS = {"class-sorted": "sorted", "shuffled": "shuffled"}
 
 
+def answers_by_batch(method: dict[str, Any]) -> bool:
+    """Tell whether a method's settings make an answer depend on the batch it is in."""
+    return method.get("selection") == "entropy-batch" or bool(method.get("batchwise"))
+
+
 def protocol_of(settings: dict[str, Any]) -> str:
     """Return the label of the protocol that gives a run its numbers."""
-    selection = settings["method"].get("selection")
-    if selection == "oracle":
+    if settings["method"].get("selection") == "oracle":
         return "oracle-task"
-    if selection == "entropy-batch" or settings["method"].get("batchwise"):
+    if answers_by_batch(settings["method"]):
         order = BATCH_ORDERS[settings["eval_order"]]
         return f"batch{settings['method']['eval_mb_size']}-{order}"
     return "per-image"
@@ -43,14 +49,20 @@ def identity(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that decide a run's numbers.
 
     Not where and how results are written, nor where the data lie: of a user's own folder its
-    contents count, a data set that has a name is known by it.
+    contents count, a data set that has a name is known by it. Of a file of weights both path and
+    contents count.
     """
     outside = ("results_root", "overwrite", "num_workers", "store")
     out = {k: v for k, v in settings.items() if k not in outside}
     stream = {k: v for k, v in out["stream"].items() if k != "root"}
     if stream["name"] in ("folder", "domains"):
         stream["data"] = contents(Path(out["stream"]["root"]))
-    return {**out, "stream": stream}
+    backbone, weights = out["backbone"], Path(str(out["backbone"]["weights"]))
+    if weights.is_file():
+        info = weights.stat()
+        digest = _digest(weights, info.st_size, info.st_mtime_ns)
+        backbone = {**backbone, "weights_sha256": digest}
+    return {**out, "stream": stream, "backbone": backbone}
 
 
 def contents(root: Path) -> str | None:
@@ -62,7 +74,7 @@ def contents(root: Path) -> str | None:
     if root.is_dir():
         inside = (p for p in root.rglob("*") if p.is_file())
         files = [(p.relative_to(root), p.stat().st_size) for p in inside]
-    elif root.is_file() and tarfile.is_tarfile(root):
+    elif root.is_file() and is_tar(root):
         files = _members(root, root.stat().st_mtime_ns)
     else:
         return None
@@ -76,7 +88,13 @@ def contents(root: Path) -> str | None:
 
 
 @functools.cache
+def _digest(path: Path, size: int, changed: int) -> str:
+    """Return the SHA-256 of a file; computed once, though each of many runs asks."""
+    return file_sha256(path)
+
+
+@functools.cache
 def _members(path: Path, changed: int) -> list[tuple[Path, int]]:
     """Return name and size of a tar's files; listed once, though each of many runs asks."""
-    with tarfile.open(path) as tar:
+    with whole_tar(path) as tar:
         return [(Path(m.name), m.size) for m in tar if m.isfile()]

@@ -93,7 +93,8 @@ def _figures(section: Section, out: Path) -> dict[str, list[Path] | str]:
 def _drawn(draw: Callable[[], list[Path]]) -> list[Path] | str:
     try:
         return draw()
-    except ValueError as error:  # nothing that can be drawn, such as no test images at all
+    # nothing that can be drawn, such as no test images at all, or a damaged table
+    except (ValueError, RecordError) as error:
         return str(error)
 
 

@@ -25,7 +25,7 @@ from omegaconf import DictConfig
 
 from experiments.command_line import as_command
 from experiments.config import compose, register_configs, to_settings
-from experiments.identity import BATCH_ORDERS, identity, label_of, protocol_of, run_path
+from experiments.identity import identity, label_of, protocol_of, run_path
 from experiments.sweep import is_sweep, sweep
 from experiments.target import with_target
 from tosca_avalanche.backbones import load_backbone
@@ -51,8 +51,6 @@ def execute(settings: dict[str, Any]) -> Path:
 
     A finished run of the same settings is not repeated, unless ``overwrite`` is set.
     """
-    if settings["eval_order"] not in BATCH_ORDERS:
-        raise ValueError(f"eval_order={settings['eval_order']!r}; choose one of {[*BATCH_ORDERS]}")
     folder = RunFolder(run_path(settings), identity(settings))
     if not settings["overwrite"] and folder.finished():
         print(f"{folder.path} is finished; overwrite=true repeats it")

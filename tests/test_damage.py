@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import struct
+import tarfile
 import warnings
 import zlib
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from experiments import identity
 from experiments.config import compose, register_configs, to_settings
 from tests.damage import damaged, survives
 from tests.learner.models import images, learned, load
 from tosca_avalanche.backbones import load_backbone
+from tosca_avalanche.benchmarks.archive import opened
 from tosca_avalanche.errors import BackboneError, RecordError, StoreError, StreamError
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.features.store import spaces
 from tosca_avalanche.files import read_json
 from tosca_avalanche.images import read_image
 from tosca_avalanche.learner import read_manifest
-from tosca_avalanche.records import COLUMNS, RunFolder, read_metrics
 
 register_configs()
-SETTINGS = {"method": {"name": "tosca", "lr": 0.1}, "seed": 1}
 
 
 def picture(form):
@@ -62,6 +60,64 @@ def test_a_png_that_claims_a_huge_size(side, tmp_path):
     (tmp_path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + body)
     with pytest.raises(StreamError, match=r"bomb\.png can't be decoded"):
         read_image(tmp_path / "bomb.png")
+
+
+@pytest.mark.parametrize(
+    ("packing", "form"),
+    [
+        ("", tarfile.USTAR_FORMAT),
+        ("", tarfile.GNU_FORMAT),
+        *((packing, tarfile.PAX_FORMAT) for packing in ("", "gz", "bz2", "xz")),
+    ],
+)
+def test_tars(packing, form, tmp_path, monkeypatch):
+    """Never fewer images than were packed; bytes of an image in a plain tar have no checksum."""
+    monkeypatch.setenv("TOSCA_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / f"x.tar.{packing}"
+    with tarfile.open(path, f"w:{packing}", format=form) as tar:
+        for i in range(8):
+            member = tarfile.TarInfo(f"ant/{'long' * 20 * (i == 5)}{i}.png")
+            member.size = 700
+            tar.addfile(member, io.BytesIO(np.random.default_rng(i).bytes(700)))
+
+    def read():
+        listed = identity._members.__wrapped__(path, 0)
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        return listed, sorted(p for p in opened(path).rglob("*") if p.is_file())
+
+    outcomes = survives(read, path, lambda r: len(r[0]) == len(r[1]) == 8, range(120))
+    assert outcomes.count("refused") > 60
+    whole = path.read_bytes()
+    used = -(-len(whole.rstrip(b"\0")) // 512) * 512  # without the zeros at the end
+    for end in [*range(511, len(whole), 512), *range(512, len(whole), 512)]:
+        path.write_bytes(whole[:end])
+        if not packing and end >= used + 512:
+            assert len(read()[1]) == 8
+        else:
+            with pytest.raises(StreamError, match=r"x\.tar"):
+                read()
+
+
+def test_a_tar_with_a_hole_or_without_an_end_is_not_read_as_a_shorter_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOSCA_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        for i in range(3):
+            tar.addfile(tarfile.TarInfo(f"{i}.png"))
+    whole = path.read_bytes()
+    for data, said in [
+        (whole[:512] + bytes(512) + whole[1024:], "after 1 members it is damaged"),
+        (whole[:1536], "cut short after 3 members"),
+        (whole[:1100], "cut short after 2 members|after 2 members it is damaged"),
+    ]:
+        path.write_bytes(data)
+        with pytest.raises(StreamError, match=said):
+            opened(path)
+        with pytest.raises(StreamError, match=said):
+            identity.contents(path)
+        assert not [*(tmp_path / "cache/streams").glob("*/*")], "nothing of it is left"
+    path.write_bytes(whole[: 1536 + 512])
+    assert len([*opened(path).iterdir()]) == 3, "one block of zeros is an end"
 
 
 def test_a_model_folder(tmp_path):
@@ -125,58 +181,6 @@ def test_the_feature_store(tmp_path):
             assert found["bytes"] > 0
         assert np.array_equal(FeatureStore(tmp_path).space(**description).read(keys), values)
     mark.write_bytes(kept)
-
-
-def rows():
-    row = dict.fromkeys(COLUMNS, 1) | {"run_id": "r", "metric": "acc", "value": 0.5}
-    return [row, {**row, "value": 0.25}]
-
-
-def test_results(tmp_path):
-    folder = RunFolder(tmp_path / "seed-1", SETTINGS)
-    folder.finish({"protocol": "per-image"}, rows(), {})
-    frame = read_metrics(folder.path / "metrics.csv")
-    for name in ("metrics.csv", "run.json"):
-        outcomes = survives(
-            lambda: (folder.finished(), read_metrics(folder.path / "metrics.csv")),
-            folder.path / name,
-            lambda found: found[0] is True and found[1].equals(frame),
-            range(120),
-        )
-        assert outcomes.count("refused") > 80
-    text = (folder.path / "metrics.csv").read_bytes()
-    (folder.path / "metrics.csv").write_bytes(text.replace(b"\n", b"\r\n"))
-    assert read_metrics(folder.path / "metrics.csv").equals(frame), "line ends of another system"
-    (folder.path / "run.json").unlink()
-    assert isinstance(read_metrics(folder.path / "metrics.csv"), pd.DataFrame)
-
-
-def test_the_state_of_an_interrupted_run(tmp_path):
-    folder = RunFolder(tmp_path / "seed-1", SETTINGS)
-    folder.save_state(2, {"a": torch.arange(9.0)}, {"x": [1, 0.1]})
-    for name in ("state.json", "state-2.safetensors"):
-        outcomes = survives(
-            folder.load_state,
-            folder.partial / name,
-            lambda s: (s[0], s[1]["a"].tolist(), s[2]) == (2, [*range(9)], {"x": [1, 0.1]}),
-            range(60),
-        )
-        assert outcomes.count("refused") > 40
-    shutil.copy(folder.partial / "state.json", tmp_path / "kept.json")
-    (folder.partial / "state-2.safetensors").unlink()
-    with pytest.raises(RecordError, match=r"state-2\.safetensors"):
-        folder.load_state()
-    folder.discard_other()
-    assert folder.load_state() is None
-
-
-def test_a_state_of_an_earlier_version_has_no_checksums(tmp_path):
-    folder = RunFolder(tmp_path / "seed-1", SETTINGS)
-    folder.save_state(1, {"a": torch.ones(1)}, {})
-    path = folder.partial / "state.json"
-    state = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in state.items() if k not in ("sha256", "checksum")}))
-    assert folder.load_state()[0] == 1
 
 
 def test_weights_of_a_backbone(tmp_path):

@@ -90,6 +90,15 @@ def _digest(value: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
+def file_sha256(path: str | Path) -> str:
+    """Return the SHA-256 (hex) of a file's bytes, in little memory."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 @contextmanager
 def locked(path: str | Path) -> Iterator[None]:
     """Hold an exclusive lock on the file ``path`` inside the block.

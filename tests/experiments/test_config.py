@@ -6,6 +6,7 @@ import tarfile
 import pytest
 from omegaconf import MISSING
 
+from experiments import ablate
 from experiments.config import compose, method_schema, register_configs, to_settings
 from experiments.identity import identity, protocol_of, run_path
 from tosca_avalanche.strategies import strategy_names
@@ -47,6 +48,45 @@ def test_defaults_are_the_strategys():
 def test_what_is_refused(override, says):
     with pytest.raises(ValueError, match=says):
         settings(override)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["eval_order=shuffled"], "tosca answers each image.*pass method.selection=entropy-batch"),
+        (["eval_order=shuffled", "method=l2p"], "pass method.batchwise=true"),
+        (["eval_order=shuffled", "method=simplecil"], "by itself here; leave it out$"),
+        (["eval_order=shuffled", "method.selection=oracle"], "leave it out, or pass method.sel"),
+        (["eval_order=random", "method.selection=entropy-batch"], "choose one of .*'shuffled'"),
+        (["method.projection=500"], "projection=500 has no effect with method.selection=entropy;"),
+        (["method=tosca_routed", "method.selection=oracle", "method.ridge_weight=2"],
+         "ridge_weight=2.0 has no effect.*pass method.selection=gaussian-ridge"),
+    ],
+)  # fmt: skip
+def test_keys_without_effect_are_refused(words, says):
+    with pytest.raises(ValueError, match=says):
+        settings(*words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["eval_order=class-sorted", "method.projection=2000"],  # the defaults say nothing
+        ["eval_order=shuffled", "method=l2p", "method.batchwise=true"],
+        ["method=tosca_routed", "method.projection=500", "method.ridge_weight=2"],
+        ["method.selection=gaussian-ridge", "method.projection=0"],
+        ["method=ranpac", "method.projection=500"],
+        ["method=joint"],
+    ],
+)
+def test_keys_with_an_effect_are_taken(words):
+    assert settings(*words)
+
+
+def test_the_ablation_of_protocols_can_still_be_planned():
+    orders = [(run["eval_order"], protocol_of(run)) for _, run in ablate.plan("protocols", [])]
+    assert len(orders) == 7 and orders.count(("class-sorted", "per-image")) == 2
+    assert [o for o, p in orders if p.endswith("shuffled")] == ["shuffled"] * 2
 
 
 def test_protocols_and_paths():

@@ -120,7 +120,7 @@ def test_what_can_not_be_averaged_is_left_out_by_name(tmp_path):
         "toy/tosca/per-image/seed-2": "settings are mixed",
         "toy/short/per-image/seed-1": "1 of 2 tasks",
         "toy/moved/oracle-task/seed-1": "its protocol is 'per-image'",
-        "toy/lost/per-image/seed-1": "can't be read as a metrics table",
+        "toy/lost/per-image/seed-1": "can't be read as a table",
         "toy/broken/per-image/seed-1": "can't be read as JSON",
         "toy/simplecil/per-image/seed-2": "not finished: 1 tasks are done",
         "toy/half": "not finished: 0 tasks",

@@ -1,6 +1,7 @@
 """Runs from start to finish on the real stream and backbone, in few epochs."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -8,11 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from safetensors.torch import save_file
 
 from experiments import compare
 from experiments.config import compose, register_configs, to_settings
 from experiments.run import Run, execute
+from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.errors import RecordError
+from tosca_avalanche.files import read_json
 
 register_configs()
 TIMES = ("train_s", "eval_ms_per_image")
@@ -88,6 +92,23 @@ def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(finished,
     assert (finished["tosca"] / "run.json").stat().st_mtime_ns == before
     with pytest.raises(RecordError, match=r"method\.train_epochs is 1 there, 2 here"):
         execute(settings(root, "method.train_epochs=2"))
+
+
+def test_other_weights_in_the_same_file_are_another_run(tmp_path, capsys):
+    path = tmp_path / "own.safetensors"
+    words = ("method=simplecil", f"backbone.weights={path}")
+    module = load_backbone("tiny_vit_64").module
+    save_file(module.state_dict(), path)
+    folder = execute(settings(tmp_path, *words))
+    assert read_json(folder / "run.json")["configuration"]["backbone"]["weights"] == str(path)
+    os.utime(path, (0, 0))
+    assert execute(settings(tmp_path, *words)) == folder
+    assert "is finished" in capsys.readouterr().out
+    save_file({k: 1.5 * v for k, v in module.state_dict().items()}, path)
+    with pytest.raises(RecordError, match="weights_sha256"):
+        execute(settings(tmp_path, *words))
+    path.unlink()
+    assert execute(settings(tmp_path, *words)) == folder, "results outlive the weights"
 
 
 @pytest.mark.parametrize("method", ["tosca", "simplecil"])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import resource
 import signal
 import time
+import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -92,6 +95,54 @@ def test_a_damaged_shard_is_named_taken_away_and_rebuilt(tmp_path, damage):
     assert space.missing(keys(3)) == [0, 1]
     space.write(keys(2), values(2))
     assert np.array_equal(FeatureStore(tmp_path).space(**DESCRIPTION).read(keys(3)), values(3))
+
+
+@contextmanager
+def one_more_file():
+    """Let this process open one more file, and no second one: mapping a file takes two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_shard_that_can_not_be_opened_is_named_and_kept(tmp_path, capsys):
+    FeatureStore(tmp_path).space(**DESCRIPTION).write(keys(2), values(2))
+    shard = next(tmp_path.glob("*/shard-*.npy"))
+    with one_more_file():
+        with pytest.raises(StoreError, match=rf"{shard.name} can't be read .*Too many open files"):
+            FeatureStore(tmp_path).space(**DESCRIPTION)
+        assert main(["--root", str(tmp_path), "verify"]) == 1
+        assert "0 shards are whole, 0 damaged, 1 can't be read" in capsys.readouterr().out
+        assert main(["--root", str(tmp_path), "prune"]) == 1
+        assert f"{shard} can't be read" in capsys.readouterr().err
+    again = FeatureStore(tmp_path).space(**DESCRIPTION)
+    assert np.array_equal(again.read(keys(2)), values(2))
+    assert main(["--root", str(tmp_path), "verify"]) == 0
+
+
+def test_shards_that_are_merged_while_they_are_read_are_not_called_damaged(tmp_path, monkeypatch):
+    other = FeatureStore(tmp_path).space(**DESCRIPTION)
+    for i in range(5):
+        other.write(keys(1, i), values(1, i))
+    open_shard, calls = store_module.open_shard, []
+
+    def late(path, record=None):
+        calls.append(path)
+        if len(calls) == 3:  # after the files were listed
+            other.merge(most=2)
+        return open_shard(path, record)
+
+    monkeypatch.setattr(store_module, "open_shard", late)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        space = FeatureStore(tmp_path).space(**DESCRIPTION)
+    assert len(list(tmp_path.glob("*/shard-*.npy"))) == 1
+    assert np.array_equal(space.read(keys(5)), values(5))
 
 
 def test_a_full_disk_is_a_clear_error_and_leaves_the_store_valid(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -217,11 +218,13 @@ def test_a_reader_meets_a_writer(tmp_path, monkeypatch):
 
 
 def test_two_processes_add_one_after_the_other(tmp_path):
+    """The second one stands before the lock while the first one edits, and then sees its work."""
     learned(1).save(tmp_path)
     code = (
-        "import sys, time\n"
+        "import sys\n"
         "from tests.learner.models import add, load\n"
         "from tosca_avalanche.learner import editing\n"
+        "print('ready', flush=True)\n"
         "with editing(sys.argv[1]):\n"
         "    print('in', flush=True)\n"
         "    model = load(sys.argv[1]); add(model, 1); model.save(sys.argv[1])\n"
@@ -230,10 +233,17 @@ def test_two_processes_add_one_after_the_other(tmp_path):
         waiting = subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
+        assert waiting.stdout.readline() == "ready\n"
+        said = []
+        reader = threading.Thread(target=lambda: said.append(waiting.stdout.readline()))
+        reader.start()
+        reader.join(2)
+        assert not said, "it went in although the folder was being edited"
         model = load(tmp_path)
         add(model, 2)
         model.save(tmp_path)
-    assert waiting.communicate(timeout=120)[0] == "in\n" and waiting.returncode == 0
+    reader.join(120)
+    assert said == ["in\n"] and waiting.wait(120) == 0
     assert load(tmp_path).task_labels == [["cat", "dog", "emu"], ["dog", "fox"], ["ant", "bee"]]
     with pytest.raises(ModelError), editing(tmp_path / "nothing"):
         pass

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from tosca_avalanche.errors import ToscaError
+from tosca_avalanche.errors import StoreError, ToscaError
 from tosca_avalanche.features.store import DTYPES, open_shard, spaces
 
 
@@ -27,8 +27,14 @@ def main(arguments: list[str] | None = None) -> int:
     prune.add_argument("--all", action="store_true", help="everything")
     _extract_options(commands.add_parser("extract", help="features of all images below a folder"))
     options = parser.parse_args(arguments)
-    if options.command == "extract":
-        return _extract(options)
+    try:
+        return _extract(options) if options.command == "extract" else _look_after(options)
+    except (ToscaError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _look_after(options: argparse.Namespace) -> int:
     found = spaces(options.root)
     if options.command == "ls":
         print(f"{'backbone':32} {'view':10} {'dtype':8} {'images':>9} {'MB':>8} {'days':>6}  space")
@@ -38,13 +44,23 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{s['bytes'] / 1e6:8.1f} {s['days']:6.1f}  {s['folder'].name}"
             )
         return 0
-    damaged = [shard for s in found for shard in s["shards"] if open_shard(shard) is None]
+    damaged, unread, whole = [], 0, 0
+    for path in [shard for s in found for shard in s["shards"]]:
+        try:
+            shard = open_shard(path)
+        except FileNotFoundError:  # merged meanwhile
+            continue
+        except StoreError as error:
+            print(f"error: {error}", file=sys.stderr)
+            unread += 1
+            continue
+        whole += shard is not None
+        damaged += [path] * (shard is None)
     if options.command == "verify":
-        for shard in damaged:
-            print(f"damaged: {shard}")
-        whole = sum(len(s["shards"]) for s in found) - len(damaged)
-        print(f"{whole} shards are whole, {len(damaged)} damaged")
-        return 1 if damaged else 0
+        for path in damaged:
+            print(f"damaged: {path}")
+        print(f"{whole} shards are whole, {len(damaged)} damaged, {unread} can't be read")
+        return 1 if damaged or unread else 0
     left_over = [p for s in found for p in s["folder"].glob(".*.tmp") if _days(p) > 1]
     for path in (*damaged, *left_over):
         path.unlink(missing_ok=True)
@@ -53,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.all or (options.older_than is not None and s["days"] > options.older_than):
             shutil.rmtree(s["folder"])
             print(f"took away {s['folder']} ({s['images']:,} images of {s['backbone']})")
-    return 0
+    return 1 if unread else 0
 
 
 def _extract_options(parser: argparse.ArgumentParser) -> None:
@@ -95,9 +111,6 @@ def _extract(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
-    except (ToscaError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     for path in tally.bad:
         print(f"left out, can't be decoded: {path}", file=sys.stderr)
     seconds = time.monotonic() - start

@@ -18,6 +18,7 @@ from tosca_avalanche.files import atomic_write, cache_root, locked, read_json, w
 
 KEY_BYTES = 16
 DTYPES = ("float32", "float16")
+_HEAD = np.lib.format.magic(1, 0)
 
 
 class FeatureStore:
@@ -74,14 +75,27 @@ class FeatureSpace:
         return len(self._rows)
 
     def refresh(self) -> None:
-        """Take in shards that another process has written since."""
+        """Take in shards that another process has written since.
+
+        :raises StoreError: one can't be read, though it may be whole; it stays where it is.
+        """
         if self.folder is None or not self.folder.is_dir():
             return
-        for path in sorted(self.folder.glob("shard-*.npy")):
+        if not self._take_in(self.folder):  # some were merged meanwhile: into one not listed yet
+            self._take_in(self.folder)
+
+    def _take_in(self, folder: Path) -> bool:
+        """Open the shards not known yet; tell whether all that were listed were still there."""
+        all_there = True
+        for path in sorted(folder.glob("shard-*.npy")):
             if path.name in self._known:
                 continue
+            try:
+                shard = open_shard(path, self.record)
+            except FileNotFoundError:
+                all_there = False
+                continue
             self._known.add(path.name)
-            shard = open_shard(path, self.record)
             if shard is None:
                 warnings.warn(
                     f"feature shard {path} is damaged; it is taken away and its images are "
@@ -91,6 +105,7 @@ class FeatureSpace:
                 path.unlink(missing_ok=True)
                 continue
             self._add(shard)
+        return all_there
 
     def _add(self, shard: np.ndarray) -> None:
         number = len(self._shards)
@@ -169,11 +184,14 @@ class FeatureSpace:
         """
         if self.folder is None:
             return
-        paths = sorted(self.folder.glob("shard-*.npy"))
-        small = [p for p in paths if p.stat().st_size < 2**22]
-        if len(small) <= most:
+        try:
+            paths = sorted(self.folder.glob("shard-*.npy"))
+            small = [p for p in paths if p.stat().st_size < 2**22]
+            if len(small) <= most:
+                return
+            shards = [s for p in small if (s := open_shard(p, self.record)) is not None]
+        except FileNotFoundError:  # a damaged one was taken away just now: merge next time
             return
-        shards = [s for p in small if (s := open_shard(p, self.record)) is not None]
         whole = np.concatenate(shards)
         atomic_write(self.folder / f"shard-{checksum(whole)}.npy", lambda p: _save(p, whole))
         for path in small:
@@ -183,9 +201,24 @@ class FeatureSpace:
 
 
 def open_shard(path: Path, record: np.dtype | None = None) -> np.ndarray | None:
-    """Map a shard into memory; None where its content is not what its name says."""
+    """Map a shard into memory; None where its content is not what its name says.
+
+    :raises FileNotFoundError: it is gone; another process has merged it.
+    :raises StoreError: it can't be read at all (too many open files, no permission, a disk or
+        network at fault): that tells nothing about its content.
+    """
     try:
+        with open(path, "rb") as file:
+            if file.read(len(_HEAD)) != _HEAD:
+                return None
         shard = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise
+    except (OSError, MemoryError) as error:
+        raise StoreError(
+            f"feature shard {path} can't be read ({error or type(error).__name__}); it may be "
+            f"whole and is left as it is"
+        ) from error
     except Exception:  # a damaged header gives many kinds
         return None
     if shard.ndim != 1 or (record is not None and shard.dtype != record):

@@ -8,7 +8,13 @@ from tosca_avalanche.records.rows import (
     row,
     selection_rows,
 )
-from tosca_avalanche.records.run_folder import RunFolder, differences, read_metrics
+from tosca_avalanche.records.run_folder import (
+    RunFolder,
+    differences,
+    has_table,
+    read_metrics,
+    read_table,
+)
 from tosca_avalanche.records.summary import (
     latex_table,
     markdown_table,
@@ -26,11 +32,13 @@ __all__ = [
     "calibration_rows",
     "differences",
     "environment",
+    "has_table",
     "latex_table",
     "markdown_table",
     "mean_text",
     "over_seeds",
     "read_metrics",
+    "read_table",
     "row",
     "selection_rows",
     "summarise",

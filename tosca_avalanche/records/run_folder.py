@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tosca_avalanche.errors import RecordError
-from tosca_avalanche.files import atomic_write, read_json, seal_is_broken, sealed, write_json
+from tosca_avalanche.files import (
+    atomic_write,
+    file_sha256,
+    read_json,
+    seal_is_broken,
+    sealed,
+    write_json,
+)
 from tosca_avalanche.records.rows import COLUMNS
 
 _AGAIN = "delete its folder and run again"
@@ -60,7 +68,7 @@ class RunFolder:
         """Keep the state after ``done`` tasks; the earlier state stays until this one is whole."""
         name = f"state-{done}.safetensors"
         atomic_write(self.partial / name, lambda p: save_file(tensors, str(p)))
-        digest = _sha256(self.partial / name)
+        digest = file_sha256(self.partial / name)
         state = {"settings": self.settings, "done": done, "tensors": name, "sha256": digest}
         write_json(self.partial / "state.json", sealed({**state, "rest": rest}))
         for old in self.partial.glob("state-*.safetensors"):
@@ -89,7 +97,7 @@ class RunFolder:
             )
         tensors = self.partial / Path(str(state["tensors"])).name
         try:
-            damaged = state.get("sha256", _sha256(tensors)) != _sha256(tensors)
+            damaged = state.get("sha256", file_sha256(tensors)) != file_sha256(tensors)
             if not damaged:
                 return state["done"], load_file(tensors), state["rest"]
         except (OSError, SafetensorError) as error:
@@ -130,24 +138,44 @@ class RunFolder:
 def read_metrics(path: str | Path) -> pd.DataFrame:
     """Read a ``metrics.csv``; blank values are NaN in the frame, n = 0 tells undefined ones.
 
+    :raises RecordError: see :func:`read_table`.
+    """
+    return read_table(path, {**dict.fromkeys(COLUMNS), "eval_task": "Int64", "run_id": "str"})
+
+
+def has_table(path: str | Path) -> bool:
+    """Tell whether a run has a table: its file, or a ``run.json`` beside it that knows of one."""
+    return Path(path).is_file() or _sum_of(Path(path)) is not None
+
+
+def read_table(path: str | Path, columns: Mapping[str, str | None]) -> pd.DataFrame:
+    """Read a CSV that :meth:`RunFolder.finish` wrote.
+
+    :param columns: those that it must have, each with its dtype or None.
     :raises RecordError: no such table, or not the one that the ``run.json`` beside it knows.
     """
     path = Path(path)
-    record = path.with_name("run.json")
-    known = _unbroken(record).get("tables", {}).get(path.name) if record.is_file() else None
+    known = _sum_of(path)
     try:
         if known is not None and _table_sha256(path) != known:
             raise RecordError(
                 f"{path} is damaged or was changed: its SHA-256 is not the one that run.json "
                 f"gives; put it back, or {_AGAIN}"
             )
-        frame = pd.read_csv(path, dtype={"eval_task": "Int64", "run_id": str})
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path} can't be read as a metrics table: {error}") from error
-    missing = [c for c in COLUMNS if c not in frame.columns]
+        frame = pd.read_csv(path, dtype={c: t for c, t in columns.items() if t})
+    except (OSError, ValueError, OverflowError) as error:
+        raise RecordError(f"{path} can't be read as a table: {error}; {_AGAIN}") from error
+    missing = [c for c in columns if c not in frame.columns]
     if missing:
-        raise RecordError(f"{path} has no column {missing[0]!r}; it is no metrics table of a run")
+        raise RecordError(f"{path} has no column {missing[0]!r}; it is no table of a run")
     return frame
+
+
+def _sum_of(table: Path) -> str | None:
+    """Return the SHA-256 that ``run.json`` gives a table; None where it knows none."""
+    record = table.with_name("run.json")
+    sums = _unbroken(record).get("tables", {}) if record.is_file() else {}
+    return sums.get(table.name) if isinstance(sums, dict) else None
 
 
 def _unbroken(path: Path) -> dict[str, Any]:
@@ -157,10 +185,6 @@ def _unbroken(path: Path) -> dict[str, Any]:
             f"{path} is damaged or was changed: its checksum does not fit; put it back, or {_AGAIN}"
         )
     return value
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _table_sha256(path: Path) -> str:
