@@ -15,11 +15,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from tosca_avalanche.benchmarks.experience import classes_of
+from tosca_avalanche.errors import PIXELS
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.learner.recipe import (
     cosine_schedule,
     refuse_bad_loss,
     refuse_bad_values,
+    refuse_bad_weights,
     warn_of_one_class,
     warn_of_one_task,
 )
@@ -131,7 +133,7 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
 
     def _before_training_exp(self, **kwargs: Any) -> None:
         # counted by the net, not by Avalanche's clock: a resumed run starts a new clock
-        self.task = self.model.n_tasks
+        self.task, self.last_step = self.model.n_tasks, ""
         super()._before_training_exp(**kwargs)
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
@@ -173,6 +175,9 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
         return cosine_schedule(optimizer, epochs)
 
     def _after_training_epoch(self, **kwargs: Any) -> None:
+        if self.optimizer is not None:  # no loss comes after the last step
+            groups = self.optimizer.param_groups
+            refuse_bad_weights((p for group in groups for p in group["params"]), self.last_step)
         if self.scheduler is not None:
             self.scheduler.step()
         super()._after_training_epoch(**kwargs)
@@ -188,7 +193,8 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
 
     def backward(self) -> None:
         """Refuse a loss that is not finite before it spoils the weights."""
-        refuse_bad_loss(self.loss, self.place())
+        self.last_step = self.place()
+        refuse_bad_loss(self.loss, self.last_step)
         super().backward()
 
     def _before_eval(self, **kwargs: Any) -> None:
@@ -196,7 +202,8 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
         super()._before_eval(**kwargs)
 
     def _after_eval_forward(self, **kwargs: Any) -> None:
-        refuse_bad_values(self.mb_output, "an output", self.place())
+        advice = f"{PIXELS}, or lower the learning rate"
+        refuse_bad_values(self.mb_output, "an output", self.place(), advice)
         self._answers.append((self.mb_output.argmax(dim=1).cpu(), self.mb_y.cpu()))
         super()._after_eval_forward(**kwargs)
 
