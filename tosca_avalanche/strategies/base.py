@@ -127,14 +127,19 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
         if not isinstance(store, FeatureStore):
             store = FeatureStore(store)
         self.cache = FeatureCache(store) if cache else None
-        self._on_features = False
+        self._on_features = self._mid_task = False
         self.task = 0
         """Index of the experience in training, counting from the net's first."""
 
     def _before_training_exp(self, **kwargs: Any) -> None:
         # counted by the net, not by Avalanche's clock: a resumed run starts a new clock
         self.task, self.last_step = self.model.n_tasks, ""
+        self._mid_task = True
         super()._before_training_exp(**kwargs)
+
+    def _after_training_exp(self, **kwargs: Any) -> None:
+        self._mid_task = False
+        super()._after_training_exp(**kwargs)
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make the optimiser and scheduler of the experience; the model has grown already."""
@@ -210,7 +215,8 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
     def _after_eval(self, **kwargs: Any) -> None:
         super()._after_eval(**kwargs)
         answers, self._answers = self._answers, []
-        if answers and self.model.n_tasks > 1:
+        # amid a task its statistics and prototypes are not there yet
+        if answers and self.model.n_tasks > 1 and not self._mid_task:
             given, right = (torch.cat(part) for part in zip(*answers, strict=True))
             warn_of_one_task(given.tolist(), right.tolist(), self.model.task_classes)
 
