@@ -7,7 +7,7 @@ import os
 import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for a network
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # none, whatever the shell has
 os.environ["OMP_NUM_THREADS"] = "1"  # one test per core; small tensors gain nothing from more
 os.environ["TOSCA_CACHE"] = tempfile.mkdtemp(prefix="tosca-tests-")  # nobody's real cache
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+PIXELS = "look at that image's pixels"
+
 
 class ToscaError(Exception):
     """Base of all errors raised on purpose by this package."""
@@ -25,6 +27,21 @@ class ModelError(ToscaError, RuntimeError):
 
 class TrainingError(ToscaError, RuntimeError):
     """Training that can't go on: a loss or a feature that is not finite."""
+
+
+class FeatureError(TrainingError):
+    """A feature that is not finite.
+
+    :param fact: which one.
+    :param advice: where to look.
+    """
+
+    def __init__(self, fact: str, advice: str = PIXELS) -> None:
+        super().__init__(fact, advice)
+        self.fact, self.advice = fact, advice
+
+    def __str__(self) -> str:
+        return f"{self.fact}; {self.advice}"
 
 
 class StoreError(ToscaError, RuntimeError):

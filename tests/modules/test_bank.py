@@ -49,10 +49,10 @@ def test_adding_copies_nothing_and_nothing_is_stored_twice():
     bank.freeze()
     bank(torch.zeros(1, 24))
     places = [p.data_ptr() for p in bank.parameters()]
-    blocks = sum(b.numel() for block in bank._blocks for b in block.values())
+    blocks = sum(b.numel() for block in bank.blocks for b in block.values())
     own = sum(p.numel() for p in bank.luca[0].parameters())
     assert blocks == 3 * BLOCK * own
-    inside = {b.data_ptr() for block in bank._blocks for b in block.values()}
+    inside = {b.data_ptr() for block in bank.blocks for b in block.values()}
     assert {p.data_ptr() for p in bank.luca[0].parameters()} <= inside
     bank.add(LuCA(24, 5))
     bank.freeze()

@@ -145,6 +145,28 @@ def test_all_answers_in_one_task_are_said(method):
         strategy.eval(benchmark.test_stream[:1])
 
 
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in JOINT])
+def test_evaluations_amid_a_task_say_no_collapse(method):
+    """What a method adds at the end of a task is not there yet."""
+    benchmark = of_tasks([[0, 1], [2, 3]])
+    strategy = make(method, eval_every=1)
+    strategy.train(benchmark.train_stream[0], eval_streams=[])
+    end, amid = strategy._after_eval, []
+
+    def all_in_task_0(**kwargs):
+        amid.append(strategy.model.n_tasks == 2)
+        strategy._answers = [(torch.zeros_like(right), right) for _, right in strategy._answers]
+        end(**kwargs)
+
+    strategy._after_eval = all_in_task_0
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*has collapsed")
+        strategy.train(benchmark.train_stream[1], eval_streams=[benchmark.test_stream])
+    assert sum(amid) == strategy.train_epochs
+    with pytest.warns(UserWarning, match="has collapsed"):
+        strategy.eval(benchmark.test_stream)
+
+
 @methods
 def test_what_loaders_hold_can_be_sent_to_a_new_process(method):
     """Start method spawn: whatever a worker gets goes through pickle."""

@@ -12,9 +12,11 @@ import pytest
 import torch
 from avalanche.benchmarks import benchmark_from_datasets
 from avalanche.benchmarks.utils import as_classification_dataset
+from avalanche.core import SupervisedPlugin
 from torch.utils.data import TensorDataset
 
 from tests.strategies.methods import make
+from tests.streams import of_tasks
 from tosca_avalanche.backbones import load_backbone
 from tosca_avalanche.benchmarks import find_stream
 from tosca_avalanche.features import feature_batches
@@ -30,6 +32,26 @@ KEEPS = {
     "tosca_routed": 4 * LUCA + ROW + 8 * (D + 1) + 4 * D * D + 4 * 100,
     "simplecil": 8 * (D + 1),
     "slda": 8 * (D + 1),
+    "ranpac": 4 * 200,  # a column of 200 random features
+}
+NO_TRAINING = {"simplecil": {}, "slda": {}, "ranpac": {"petl": False, "ridge": 1.0}}
+IMAGES, SMALL = 6, 32  # images of a task, width of TinyViT
+HEAD, ADAPTERS = 4 * (SMALL + 1), 4 * 2 * (2 * 4 * SMALL + 4 + SMALL)
+# of a task of one class: bytes kept, and by how much more of these each task keeps than the one
+# before; by how much more images it is trained on, in all epochs; by how many more passes its
+# images make, and a test image
+OF_IMAGES = {
+    "aper": (8 * (2 * SMALL + 1), 0, 0, 0, 0),  # of the frozen and the adapted [CLS]
+    "ranpac": (4 * 200, 0, 0, 0, 0),
+    "l2p": (HEAD, 0, 0, 0, 0),
+    "dualprompt": (HEAD + 4 * SMALL * (2 * 2 + 1), 0, 0, 0, 0),  # a prompt and its key
+    "codaprompt": (HEAD + 4 * 2 * 3 * SMALL * (2 + 2), 0, 0, 0, 0),  # 2 blocks, 3 components
+    "finetune": (HEAD, 0, 0, 0, 0),
+    # each class has a prototype under every set
+    "ease": (ADAPTERS + 2 * 4 * SMALL, 4 * SMALL, 0, IMAGES, 1),
+    "mos": (HEAD + ADAPTERS + 4 * SMALL * (SMALL + 2), 0, 0, 0, 1),
+    "joint": (4 * SMALL, 0, 3 * IMAGES, 0, 0),  # trained anew, in 3 epochs, on all images so far
+    "joint_finetune": (HEAD, 0, 2 * IMAGES, 0, 0),
 }
 
 
@@ -73,9 +95,11 @@ def alive():
     return sum({t.data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 
-def check(method, stream, z, y, slack):
-    settings = {} if method in ("simplecil", "slda") else {"train_epochs": 2}
-    strategy = make(method, load_backbone(Passing()), store=None, cache=False, **settings)
+def check(method, stream, z, y, slack=None, **features):
+    """Train on the stream; ``slack`` bounds a late task's time by that of an early one."""
+    settings = NO_TRAINING.get(method, {"train_epochs": 2})
+    features = features or {"store": None, "cache": False}
+    strategy = make(method, load_backbone(Passing()), **features, **settings)
     tasks, seconds, bytes_, memory = len(stream), [], [], []
     for t, experience in enumerate(stream):
         start = time.process_time()
@@ -88,9 +112,10 @@ def check(method, stream, z, y, slack):
     (t0, m0), (t1, m1), (t2, m2) = memory
     early, late = (m1 - m0) / (t1 - t0), (m2 - m1) / (t2 - t1)
     assert late < 1.5 * early + 50_000, f"{early:.0f} bytes a task, then {late:.0f}"
-    tenth = max(3, tasks // 10)
-    first, last = (statistics.median(part) for part in (seconds[1 : 1 + tenth], seconds[-tenth:]))
-    assert last < slack * first, f"{first:.4f} s a task, then {last:.4f} s"
+    if slack is not None:
+        parts = seconds[1 : 1 + tasks // 10], seconds[-tasks // 10 :]
+        first, last = (statistics.median(part) for part in parts)
+        assert last < slack * first, f"{first:.4f} s a task, then {last:.4f} s"
     strategy.model.eval()
     with torch.no_grad():
         out = strategy.model.classify(z)
@@ -101,10 +126,46 @@ def check(method, stream, z, y, slack):
 
 @pytest.mark.parametrize("method", KEEPS)
 def test_each_task_keeps_what_the_method_says(method):
-    check(method, *glyph_features(24, per_class=2), slack=50)
+    check(method, *glyph_features(24, per_class=2))
+
+
+class Seen(SupervisedPlugin):
+    """Counts the images of all steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.images = 0
+
+    def after_training_iteration(self, strategy, **kwargs):
+        self.images += len(strategy.mb_y)
+
+
+@pytest.mark.parametrize("method", OF_IMAGES)
+def test_each_task_of_images_keeps_and_passes_what_the_method_says(method):
+    seen, totals, passes = Seen(), [], []
+    strategy = make(method, store=None, plugins=[seen])
+    for experience in of_tasks([[t] for t in range(6)], per_class=IMAGES).train_stream:
+        strategy.train(experience, eval_streams=[])
+        totals.append((held(strategy), seen.images, strategy.model.images_passed))
+        passes.append(strategy.model.passes_per_image)
+    kept, trained, passed = (
+        [b - a for a, b in itertools.pairwise(own)] for own in zip(*totals, strict=True)
+    )
+    assert kept[0] == OF_IMAGES[method][0]
+    if method == "joint":  # as a part of a whole, the first task's images get other keys, once
+        passed = passed[1:]
+    for own, more in zip((kept, trained, passed, passes), OF_IMAGES[method][1:], strict=True):
+        assert {b - a for a, b in itertools.pairwise(own)} == {more}, own
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", KEEPS)
 def test_five_hundred_tasks(method):
     check(method, *glyph_features(500), slack=3)
+
+
+@pytest.mark.slow
+def test_five_hundred_tasks_with_features_on_disk(tmp_path):
+    check("tosca", *glyph_features(500), slack=3, store=tmp_path, cache=True)
+    files = list(tmp_path.rglob("shard-*"))
+    assert 1 <= len(files) <= 65, "shards of single tasks are joined"

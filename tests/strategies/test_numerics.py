@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 import torch
 from avalanche.benchmarks import benchmark_from_datasets
@@ -10,9 +13,11 @@ from torch.utils.data import TensorDataset
 
 from tests.conftest import blobs
 from tests.strategies.methods import METHODS, fresh, make
+from tosca_avalanche import ToscaClassifier
 from tosca_avalanche.backbones import load_backbone
-from tosca_avalanche.errors import ToscaError
+from tosca_avalanche.errors import ToscaError, TrainingError
 from tosca_avalanche.features import FeatureStore
+from tosca_avalanche.modules.tosca_net import PRESETS
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}")
@@ -102,19 +107,52 @@ def test_constant_features_give_finite_answers(method, value):
     finite_answers(strategy)
 
 
+ONE_STEP = {"train_mb_size": 12}
+
+
 @methods
-def test_a_huge_learning_rate_is_finite_or_an_error_with_its_place(method):
+@pytest.mark.parametrize(
+    ("lr", "last"), [(1e6, False), (1e6, True), (1e12, True), (1e20, True), (1e30, True)]
+)
+def test_a_huge_learning_rate_is_finite_or_an_error_with_its_place(method, lr, last):
+    """No loss comes after the last step: its weights are looked at themselves."""
     if method in ("simplecil", "slda"):
         pytest.skip(f"{method} has no learning rate")
+    own = {"base_lr" if method == "l2p" else "lr": lr, **(ONE_STEP if last else {})}
+    if last:
+        own["first_epochs" if method in ("aper", "ranpac") else "train_epochs"] = 1
     benchmark = stream(usual(), usual())
-    strategy = make(method, store=None, lr=1e6)
+    strategy = make(method, store=None, **own)
     try:
         for experience in benchmark.train_stream:
             strategy.train(experience, eval_streams=[])
     except ToscaError as error:
-        assert "experience " in str(error) and "epoch" in str(error) and "batch" in str(error)
+        assert re.search(r"experience \d, epoch \d, batch \d", str(error)), error
+        assert "learning rate" in str(error) and "pixels" not in str(error)
+        return
+    try:
+        strategy.eval(benchmark.test_stream)
+    except TrainingError as error:  # finite weights whose products are not
+        assert method in ("finetune", "joint_finetune") and "learning rate" in str(error)
     else:
         finite_answers(strategy)
+
+
+@pytest.mark.parametrize("lr", [1e6, 1e12, 1e20, 1e30])
+@pytest.mark.parametrize("preset", ["paper", "routed"])
+def test_the_classifiers_last_step_is_looked_at(preset, lr):
+    own = {**PRESETS[preset], "projection": 50}
+    model = ToscaClassifier(fresh("tosca"), epochs=1, batch_size=48, store=None, lr=lr, **own)
+    x = usual().numpy().transpose(0, 2, 3, 1)
+    z = model.features((x - x.min()) / (x.max() - x.min()))
+    try:
+        model.fit(z, [0, 1] * 6)
+    except TrainingError as error:
+        assert "task 0, epoch 0, batch 0; lower the learning rate" in str(error)
+        assert model.n_tasks == 0
+    else:
+        assert np.isfinite(model.predict_proba(z)).all()
+    assert lr < 1e20 or not model.n_tasks
 
 
 @methods
@@ -127,7 +165,8 @@ def test_features_too_large_for_float16_are_an_error(method):
         for experience in benchmark.train_stream:
             strategy.train(experience, eval_streams=[])
     except ToscaError as error:
-        said = str(error)  # methods that train on images fail at their loss
-        assert "float16" in said or "experience 0" in said or "batch" in said
+        stored = r"^experience 0: image 0 of the data set: a feature is too large for float16"
+        # methods that train on images fail at their loss
+        assert re.search(stored + r"|experience \d, epoch \d, batch \d", str(error)), error
     else:
         finite_answers(strategy)

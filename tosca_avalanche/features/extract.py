@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from tqdm.auto import tqdm
 
 from tosca_avalanche.backbones.frozen import FrozenBackbone
-from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.errors import PIXELS, FeatureError, StoreError
 from tosca_avalanche.features.identity import transform_key
 from tosca_avalanche.features.store import FeatureSpace, FeatureStore
 
@@ -35,7 +35,7 @@ def feature_batches(
     :param backbone: one, or several whose features are put side by side.
     :param dataset: items are (image tensor, label, ...); further fields are ignored.
     :param positions: only these images, in this order.
-    :raises TrainingError: a feature that is not finite, with the position of its image.
+    :raises FeatureError: a feature that is not finite, with the position of its image.
     """
     backbones = [backbone] if isinstance(backbone, FrozenBackbone) else list(backbone)
     data = dataset if positions is None else Subset(dataset, list(positions))
@@ -50,11 +50,13 @@ def feature_batches(
         x = batch[0].to(backbones[0].device)
         z = torch.cat([b(x) for b in backbones], dim=1)
         if not torch.isfinite(z).all():
-            bad = i * batch_size + int((~torch.isfinite(z).all(dim=1)).nonzero()[0])
-            raise TrainingError(
+            row = int((~torch.isfinite(z).all(dim=1)).nonzero()[0])
+            bad = i * batch_size + row
+            broken = not torch.isfinite(x[row]).all()
+            raise FeatureError(
                 f"backbone {backbones[-1].name!r} gave a feature that is not finite for image "
-                f"{bad if positions is None else positions[bad]} of the data set; look at that "
-                f"image's pixels"
+                f"{bad if positions is None else positions[bad]} of the data set",
+                f"{PIXELS}, which are not finite themselves" if broken else PIXELS,
             )
         yield z, torch.as_tensor(batch[1])
 
@@ -111,7 +113,16 @@ def pass_missing(
             features = np.concatenate(waiting)
             waiting.clear()
             flushed, last = done, time.monotonic()
-            space.write(names, features)
+            try:
+                space.write(names, features)
+            except StoreError as error:
+                with np.errstate(over="ignore"):
+                    narrow = features.astype(space.description["dtype"])
+                large = np.flatnonzero(~np.isfinite(narrow).all(axis=1))
+                if not len(large):
+                    raise
+                at = missing[done - len(names) + large[0]]
+                raise StoreError(f"image {at} of the data set: {error}") from error
 
     try:
         batches = feature_batches(

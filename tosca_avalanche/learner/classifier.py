@@ -18,7 +18,7 @@ from tosca_avalanche.learner.explanation import Explanation, explanation
 from tosca_avalanche.learner.extraction import features_of
 from tosca_avalanche.learner.inputs import labelled, sources_of
 from tosca_avalanche.learner.labels import Label, Labels
-from tosca_avalanche.learner.parts import SETTINGS, put_together, take_apart, without_task
+from tosca_avalanche.learner.parts import SETTINGS, snapshot, without_task
 from tosca_avalanche.learner.recipe import EVAL_BATCH, Recipe, warn_of_one_class
 from tosca_avalanche.learner.stored import Stored
 from tosca_avalanche.modules.tosca_net import ToscaNet
@@ -182,12 +182,12 @@ class ToscaClassifier(Stored, ClassifierMixin, BaseEstimator):
             raise InputError(f"{len(z)} images but {len(y)} labels")
         if self.n_tasks == 0 or self.ce_scope == "task":
             warn_of_one_class(sorted(set(y)), self.n_tasks)
-        before = take_apart(self.net)
+        numbers = grown.numbers(y)
+        before = snapshot(self.net, numbers)
         try:
-            recipe = self._recipe()
-            recipe.learn(self.net, FeatureData(z, torch.tensor(grown.numbers(y))))
+            self._recipe().learn(self.net, FeatureData(z, torch.tensor(numbers)))
         except BaseException:
-            self.net = put_together(before, self.net.backbone)
+            self.net = before
             raise
         self.labels = grown
         return self

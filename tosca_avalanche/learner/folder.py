@@ -1,9 +1,10 @@
-"""A model as a folder: one file per task that never changes, and a manifest that is written last.
+"""A model as a folder: one file per task, and a manifest that is written last.
 
 ``MODEL/model.json`` names every other file with its SHA-256; ``task-HASH.safetensors`` is
-what one task learned (its module and prototypes), ``shared-HASH.safetensors`` what all
-tasks share. Files are called after their content, so that adding a task rewrites none and
-a crash at any point leaves the old model whole.
+what one task learned (its module, its prototypes, its classes' products for the router),
+``shared-HASH.safetensors`` what all tasks share. Files are called after their content, so
+that adding a task rewrites none, but that of a class that comes again to a router, and a
+crash at any point leaves the old model whole.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -26,14 +26,16 @@ from tosca_avalanche.errors import ModelError
 from tosca_avalanche.files import SEAL, atomic_write, locked, seal_is_broken, sealed, write_json
 from tosca_avalanche.learner.labels import Labels
 from tosca_avalanche.learner.named import backbone_of
-from tosca_avalanche.learner.parts import ROWS, SETTINGS, Parts, put_together, take_apart
+from tosca_avalanche.learner.parts import ROWS, SETTINGS, Parts, laid_out, put_together
 from tosca_avalanche.learner.recipe import Recipe
+from tosca_avalanche.learner.written import Written
 from tosca_avalanche.modules.tosca_net import ToscaNet
 from tosca_avalanche.version import __version__
 
 MANIFEST = "model.json"
 FORMAT = "tosca-avalanche model"
 VERSION = 1
+_WRITTEN = Written()
 _KEYS = ("backbone", "settings", "recipe", "labels", "tasks", "shared", "rest")
 _FILE = re.compile(r"(task|shared)-[0-9a-f]{16}\.safetensors")
 _STALE = re.compile(r"\.(task|shared|model).*\.tmp")
@@ -68,37 +70,48 @@ def write_model(folder: str | Path, model: Saved, overwrite: bool = False) -> st
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / ".lock"):
             path = folder / MANIFEST
-            if path.exists() and not overwrite and _sha256(path.read_bytes()) != model.mark:
+            old = path.read_bytes() if path.exists() and not overwrite else b""
+            if old and _sha256(old) != model.mark:
                 raise ModelError(
                     f"{folder} holds another model, or this one with changes that another process "
                     f"saved meanwhile; choose another folder, load it again, or pass "
                     f"overwrite=True to replace it"
                 )
-            manifest = _manifest(folder, model)
+            manifest = _manifest(folder, model, _entries(json.loads(old)) if old else [])
             write_json(path, sealed(manifest))
-            wanted = {entry["file"] for entry in (*manifest["tasks"], manifest["shared"])}
-            for old in folder.iterdir():
-                if _STALE.fullmatch(old.name) or (
-                    _FILE.fullmatch(old.name) and old.name not in wanted
+            wanted = {entry["file"] for entry in _entries(manifest)}
+            for file in folder.iterdir():
+                if _STALE.fullmatch(file.name) or (
+                    _FILE.fullmatch(file.name) and file.name not in wanted
                 ):
-                    old.unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
             return _sha256(path.read_bytes())
     except OSError as error:
         raise ModelError(f"{folder} can't be written ({error}); the old model is intact") from error
 
 
-def _manifest(folder: Path, model: Saved) -> dict[str, Any]:
-    """Write the files that are not there yet; return the manifest that names them."""
-    net, parts = model.net, take_apart(model.net)
-    if net.old_rows == "trainable" and parts.tasks:  # they go on moving with later tasks
-        parts.shared[ROWS] = torch.cat([own.pop(ROWS) for own in parts.tasks])
-    tasks = [
-        {
-            **_write_tensors(folder, "task", tensors),
-            "classes": [model.labels.by_number[number] for number in numbers],
-        }
-        for tensors, numbers in zip(parts.tasks, net.task_classes, strict=True)
-    ]
+def _entries(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*manifest["tasks"], manifest["shared"]]
+
+
+def _manifest(folder: Path, model: Saved, old: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write the files that are not there yet; return the manifest that names them.
+
+    :param old: entries of the manifest that is there: their files are not read again, for
+        loading does.
+    """
+    net, parts = model.net, laid_out(model.net)
+    names = {path.name for path in folder.iterdir()}
+    there = {e["sha256"]: e["file"] for e in old if e["file"] in names}
+    tasks = []
+    for luca, tensors, numbers in zip(net.bank.luca, parts.tasks, net.task_classes, strict=True):
+        digest = _WRITTEN.digest(luca, tensors)
+        if digest in there:
+            entry = {"file": there[digest], "sha256": digest}
+        else:
+            entry = _write_tensors(folder, "task", tensors, there)
+            _WRITTEN.remember(luca, tensors, entry["sha256"])
+        tasks.append({**entry, "classes": [model.labels.by_number[n] for n in numbers]})
     backbone = net.backbone
     return {
         "format": FORMAT,
@@ -117,16 +130,20 @@ def _manifest(folder: Path, model: Saved) -> dict[str, Any]:
             for number, label in model.labels.by_number.items()
         ],
         "tasks": tasks,
-        "shared": _write_tensors(folder, "shared", parts.shared),
+        "shared": _write_tensors(folder, "shared", parts.shared, there),
         "rest": parts.rest,
         "temperature": model.temperature,
     }
 
 
-def _write_tensors(folder: Path, kind: str, tensors: dict[str, Tensor]) -> dict[str, str]:
-    data = save(tensors)
+def _write_tensors(
+    folder: Path, kind: str, tensors: dict[str, Tensor], there: dict[str, str]
+) -> dict[str, str]:
+    data = save({key: tensor.cpu().contiguous().clone() for key, tensor in tensors.items()})
     digest = _sha256(data)
     path = folder / f"{kind}-{digest[:16]}.safetensors"
+    if digest in there:
+        return {"file": there[digest], "sha256": digest}
     if not path.exists() or _sha256(path.read_bytes()) != digest:
         atomic_write(path, lambda temporary: _write(temporary, data))
     return {"file": path.name, "sha256": digest}
@@ -178,6 +195,7 @@ def _read_model(
                     f"{error.filename} is missing, and {folder / MANIFEST} names it; put the file "
                     f"back from a copy of the model"
                 ) from error
+    read = [set(own) for own in tasks]
     if ROWS in shared:
         sizes = [len(entry["classes"]) for entry in manifest["tasks"]]
         for own, rows in zip(tasks, shared.pop(ROWS).split(sizes), strict=True):
@@ -203,6 +221,11 @@ def _read_model(
     names = {e["label"]: e["name"] for e in entries if e["name"] != str(e["label"])}
     labels = Labels({e["number"]: e["label"] for e in entries}, names)
     net = put_together(Parts(settings, tasks, shared, manifest["rest"]), backbone)
+    for luca, own, keys, entry in zip(
+        net.bank.luca, laid_out(net).tasks, read, manifest["tasks"], strict=True
+    ):
+        if own.keys() == keys:
+            _WRITTEN.remember(luca, own, entry["sha256"])
     return Saved(net, Recipe(**recipe), labels, mark, manifest.get("temperature", 1.0))
 
 

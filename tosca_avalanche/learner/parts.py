@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,22 +41,40 @@ class Parts:
 
 
 def take_apart(net: ToscaNet) -> Parts:
-    """Return the parts of a net; all are copies."""
-    tensors, rest = net.state()
+    """Return the parts of a net, its own tensors.
+
+    What is kept of a class belongs to the task that had it first.
+    """
+    tensors, rest = net.tensors(), net.rest()
     tasks: list[dict[str, Tensor]] = [{} for _ in range(net.n_tasks)]
     shared = {}
-    prefixes = "|".join(re.escape(prefix) for prefix in net.task_parts)
+    by_task, by_class = (
+        re.compile(f"({'|'.join(re.escape(prefix) for prefix in prefixes)}){number}")
+        for prefixes, number in ((net.task_parts, r"\.(\d+)\.(.+)"), (net.class_parts, r"(\d+)"))
+    )
+    first: dict[int, int] = {}
+    for t, labels in enumerate(net.task_classes):
+        first.update({label: t for label in labels if label not in first})
     if tasks:
         rows = torch.cat([tensors.pop("head.frozen_rows"), tensors.pop("head.new_rows")])
         for own, block in zip(tasks, rows.split([len(c) for c in net.task_classes]), strict=True):
-            own[ROWS] = block.contiguous().clone()
+            own[ROWS] = block
     for key, tensor in tensors.items():
-        found = re.fullmatch(rf"({prefixes})\.(\d+)\.(.+)", key)
-        if found:
+        if found := by_task.fullmatch(key):
             tasks[int(found[2])][f"{found[1]}.{found[3]}"] = tensor
+        elif found := by_class.fullmatch(key):
+            tasks[first[net.classes[int(found[2])]]][key] = tensor
         else:
             shared[key] = tensor
     return Parts({name: getattr(net, name) for name in SETTINGS}, tasks, shared, rest)
+
+
+def laid_out(net: ToscaNet) -> Parts:
+    """Return the parts of a net as files have them: rows that tasks to come move are shared."""
+    parts = take_apart(net)
+    if net.old_rows == "trainable" and parts.tasks:
+        parts.shared[ROWS] = torch.cat([own.pop(ROWS) for own in parts.tasks])
+    return parts
 
 
 def put_together(parts: Parts, backbone: FrozenBackbone) -> ToscaNet:
@@ -64,7 +84,9 @@ def put_together(parts: Parts, backbone: FrozenBackbone) -> ToscaNet:
     for t, own in enumerate(parts.tasks):
         for key, tensor in own.items():
             prefix = next((p for p in net.task_parts if key.startswith(p + ".")), None)
-            if prefix is not None:
+            if key.startswith(net.class_parts):
+                tensors[key] = tensor
+            elif prefix is not None:
                 tensors[f"{prefix}.{t}{key[len(prefix) :]}"] = tensor
     if parts.tasks:
         rows = torch.cat([own[ROWS] for own in parts.tasks])
@@ -74,6 +96,22 @@ def put_together(parts: Parts, backbone: FrozenBackbone) -> ToscaNet:
     net.passed_before -= backbone.images_passed  # those of this object are counted there
     net.bank.freeze()
     return net.to(backbone.device).eval()
+
+
+def snapshot(net: ToscaNet, labels: Iterable[int]) -> ToscaNet:
+    """Return the net to go back to where learning a task of these labels fails.
+
+    It shares with ``net`` all that such a task leaves as it is, and copies what is changed
+    where it lies: its cost does not grow with the tasks.
+    """
+    changed = {id(tensor) for tensor in net.changed_by(labels)}
+    others = [part for part in net.children() if part not in (net.backbone, net.bank)]
+    values = [v for part in others for m in part.modules() for v in vars(m).values()]
+    values += [v for m in others for v in m.state_dict(keep_vars=True).values()]
+    shared: list[Any] = [v for v in values if isinstance(v, (Tensor, tuple))]
+    shared = [v for v in shared if id(v) not in changed]
+    shared += [net.backbone, *net.bank.luca, *net.bank.blocks]
+    return copy.deepcopy(net, {id(one): one for one in shared})
 
 
 def without_task(net: ToscaNet, t: int) -> ToscaNet:

@@ -14,7 +14,7 @@ from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 from tqdm.auto import tqdm
 
-from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.errors import PIXELS, TrainingError
 from tosca_avalanche.features.loaders import EpochOrder, FeatureData, FeatureLoader
 from tosca_avalanche.modules.class_means import ClassMeans
 from tosca_avalanche.modules.tosca_net import ToscaNet
@@ -83,9 +83,18 @@ class Recipe:
         if self.sparsity == "proximal" and self.l1:
             net.bank.current.soft_threshold(lr * self.l1)
 
-    def finish(self, net: ToscaNet, batches: Batches) -> None:
-        """Store the task's prototypes and statistics, and freeze its module."""
-        net.finish_task(self.prototypes(net, batches(), net.observe))
+    def finish(self, net: ToscaNet, batches: Batches, place: str = "") -> None:
+        """Store the task's prototypes and statistics, and freeze its module.
+
+        :param place: of the last step, for errors; by default the task.
+        :raises TrainingError: weights or prototypes that the last step spoiled: no loss
+            comes after it.
+        """
+        place = place or f"task {net.n_tasks - 1}"
+        refuse_bad_weights(net.trainable(), place)
+        prototypes = self.prototypes(net, batches(), net.observe)
+        refuse_bad_weights([prototypes], place, "the class means of the new module")
+        net.finish_task(prototypes)
 
     @staticmethod
     @torch.no_grad()
@@ -110,9 +119,9 @@ class Recipe:
         """Learn a task from its features: begin, epochs of seeded order, finish.
 
         :param progress: a bar with rate and ETA: None on a terminal only, True, False.
-        :raises TrainingError: a loss that is not finite.
+        :raises TrainingError: a loss, weights or prototypes that are not finite.
         """
-        task = net.n_tasks
+        task, place = net.n_tasks, ""
 
         def in_order() -> FeatureLoader:
             return FeatureLoader([data], EVAL_BATCH)
@@ -130,13 +139,14 @@ class Recipe:
                     optimizer.zero_grad()
                     loss = F.cross_entropy(net.classify(z.to(net.device)), y.to(net.device))
                     loss = self.penalised(net, loss)
-                    refuse_bad_loss(loss, f"task {task}, epoch {epoch}, batch {i}")
+                    place = f"task {task}, epoch {epoch}, batch {i}"
+                    refuse_bad_loss(loss, place)
                     loss.backward()
                     optimizer.step()
                     self.after_step(net, optimizer.param_groups[0]["lr"])
                     bar.update()
                 scheduler.step()
-        self.finish(net, in_order)
+        self.finish(net, in_order, place)
         net.eval()
 
 
@@ -157,17 +167,27 @@ def refuse_bad_loss(loss: Tensor, place: str) -> None:
         )
 
 
-def refuse_bad_values(values: Tensor, what: str, place: str) -> Tensor:
+def refuse_bad_weights(weights: Iterable[Tensor], place: str, what: str = "the weights") -> None:
+    """Refuse weights that the step before spoiled.
+
+    :param place: of that step.
+    :raises TrainingError: names the place.
+    """
+    if not all(torch.isfinite(w).all() for w in weights):
+        raise TrainingError(f"{what} are not finite after {place}; lower the learning rate")
+
+
+def refuse_bad_values(values: Tensor, what: str, place: str, advice: str = PIXELS) -> Tensor:
     """Return values [B, ...] as they are, where all are finite.
 
+    :param advice: where to look.
     :raises TrainingError: names the place and the image's position in the batch.
     """
     good = torch.isfinite(values).flatten(1).all(dim=1)
     if not good.all():
         first = int((~good).nonzero()[0])
         raise TrainingError(
-            f"{what} is not finite in {place}, image {first} of the batch; look at that image's "
-            f"pixels, or at the learning rate"
+            f"{what} is not finite in {place}, image {first} of the batch; {advice}"
         )
     return values
 

@@ -33,7 +33,7 @@ class Stored:
     def save(self, folder: str | Path, overwrite: bool = False) -> Any:
         """Write the model into a folder; files of tasks that lie there already stay as they are.
 
-        :param overwrite: replace another model that the folder holds.
+        :param overwrite: replace another model that the folder holds, and trust no file there.
         :return: the classifier.
         :raises ModelError: the folder holds another model, or can't be written.
         """

@@ -28,7 +28,7 @@ class ModuleBank(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.luca = nn.ModuleList()
-        self._blocks: list[dict[str, Tensor]] = []
+        self.blocks: list[dict[str, Tensor]] = []
         self._stacked = 0
         self.register_load_state_dict_post_hook(_forget_stack)
 
@@ -71,12 +71,12 @@ class ModuleBank(nn.Module):
 
     def unstack(self) -> None:
         """Forget the stacked copies; the next evaluation makes them anew."""
-        self._blocks, self._stacked = [], 0
+        self.blocks, self._stacked = [], 0
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         # Avalanche moves the model to its device before each experience: where the blocks are
         # there already, so are the hundreds of modules that lie in them
-        heads = [next(iter(block.values())) for block in self._blocks]
+        heads = [next(iter(block.values())) for block in self.blocks]
         places = [head.data_ptr() for head in heads]
         if (
             heads
@@ -102,10 +102,10 @@ class ModuleBank(nn.Module):
         for index in range(self._stacked, frozen):
             slot, own = index % BLOCK, dict(self.luca[index].named_parameters())
             if slot == 0:
-                self._blocks.append({k: p.new_empty(BLOCK, *p.shape) for k, p in own.items()})
+                self.blocks.append({k: p.new_empty(BLOCK, *p.shape) for k, p in own.items()})
             for name, parameter in own.items():
-                self._blocks[-1][name][slot].copy_(parameter)
-                parameter.data = self._blocks[-1][name][slot]
+                self.blocks[-1][name][slot].copy_(parameter)
+                parameter.data = self.blocks[-1][name][slot]
         self._stacked = max(self._stacked, frozen)
         return frozen
 
@@ -119,7 +119,7 @@ class ModuleBank(nn.Module):
         parts = []
         for start in range(0, stacked, BLOCK):
             count = min(BLOCK, stacked - start)
-            weights = {k: v[:count] for k, v in self._blocks[start // BLOCK].items()}
+            weights = {k: v[:count] for k, v in self.blocks[start // BLOCK].items()}
             parts.append(functional_call(self.luca[0], weights, (z,)))
         parts += [module(z).unsqueeze(0) for module in self.luca[stacked:]]
         return torch.cat(parts)

@@ -72,10 +72,9 @@ class CODAPromptNet(PromptNet):
             setattr(self, f"old_{name}", old)
             setattr(self, f"new_{name}", nn.Parameter(new.to(old)))
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what was learned, and how many components a task adds."""
-        tensors, rest = super().state()
-        return tensors, {**rest, "components": self.components}
+    def rest(self) -> dict[str, Any]:
+        """Return what was learned beside tensors, and how many components a task adds."""
+        return {**super().rest(), "components": self.components}
 
     def restore(self, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave."""

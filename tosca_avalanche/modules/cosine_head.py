@@ -65,7 +65,7 @@ class CosineHead(nn.Module):
         if init == "zeros" and len(self) > 0:
             fresh.zero_()
         if self.old_rows == "frozen":
-            self.frozen_rows = self.rows.detach().clone()
+            self.frozen_rows = self.rows.detach()
             self.new_rows = nn.Parameter(fresh)
         else:
             self.new_rows = nn.Parameter(torch.cat([self.new_rows.detach(), fresh]))

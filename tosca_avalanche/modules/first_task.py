@@ -72,10 +72,9 @@ class FirstTaskNet(IncrementalNet):
         self._extractors = [self.backbone, adapted] if self.paired else [adapted]
         self.adapting = False
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what was learned, adapters included."""
-        tensors, rest = super().state()
-        return tensors, {**rest, "adapting": self.adapting}
+    def rest(self) -> dict[str, Any]:
+        """Return what was learned beside tensors, and whether adapters are still learning."""
+        return {**super().rest(), "adapting": self.adapting}
 
     def take_shape(self, rest: dict[str, Any]) -> None:
         """Drop the proxy head where the saved net had dropped it."""

@@ -190,15 +190,19 @@ class IncrementalNet(nn.Module):
         out = unseen_floor(logits).repeat(1, max(self.classes) + 1)
         return out.index_copy(1, columns, logits)
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what was learned: tensors by name (backbone left out) and a JSON-able rest."""
-        tensors = {
-            k: v.detach().cpu().contiguous().clone()
-            for k, v in self.state_dict().items()
-            if not k.startswith("backbone.")
-        }
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what was learned by name, backbone left out: the net's own tensors, no copies."""
+        return {k: v for k, v in self.state_dict().items() if not k.startswith("backbone.")}
+
+    def rest(self) -> dict[str, Any]:
+        """Return what was learned beside tensors, JSON-able."""
         passes = {"passed": self.images_passed, "trained": self.images_trained}
-        return tensors, {"task_classes": [[*own] for own in self.task_classes], "passes": passes}
+        return {"task_classes": [[*own] for own in self.task_classes], "passes": passes}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what was learned: copies of :meth:`tensors`, and :meth:`rest`."""
+        copies = {k: v.cpu().contiguous().clone() for k, v in self.tensors().items()}
+        return copies, self.rest()
 
     def take_shape(self, rest: dict[str, Any]) -> None:
         """Bring a net with its tasks added into the shape of the saved one; nothing by default."""
@@ -212,7 +216,7 @@ class IncrementalNet(nn.Module):
             self.add_task(labels)
         self.take_shape(rest)
         self._restoring = False
-        own = {k: v for k, v in self.state_dict().items() if not k.startswith("backbone.")}
+        own = self.tensors()
         if own.keys() != tensors.keys() or any(own[k].shape != tensors[k].shape for k in own):
             raise ValueError("the saved state has other tensors than this net: settings differ")
         self.load_state_dict(tensors, strict=False)

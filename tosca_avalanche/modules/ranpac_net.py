@@ -102,10 +102,9 @@ class RanPACNet(FirstTaskNet):
             return self.to_outputs(F.normalize(h) @ F.normalize(weights, dim=0))
         return self.to_outputs(h @ weights)
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what was learned, the ridge strength included."""
-        tensors, rest = super().state()
-        return tensors, {**rest, "ridge": self.ridge}
+    def rest(self) -> dict[str, Any]:
+        """Return what was learned beside tensors, the ridge strength included."""
+        return {**super().rest(), "ridge": self.ridge}
 
     def restore(self, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave."""

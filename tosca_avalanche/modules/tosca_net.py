@@ -72,6 +72,8 @@ class ToscaNet(IncrementalNet):
 
     task_parts: tuple[str, ...] = ("bank.luca",)
     """Tensors PREFIX.t.NAME of the state, for these prefixes, are task t's own."""
+    class_parts: tuple[str, ...] = ("router.gaussians.outer_",)
+    """Tensors PREFIXc of the state, for these prefixes, are those of the class at position c."""
 
     def __init__(
         self,
@@ -167,10 +169,22 @@ class ToscaNet(IncrementalNet):
                 stacklevel=2,
             )
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what was learned, see :meth:`IncrementalNet.state`."""
-        tensors, rest = super().state()
-        return tensors, {**rest, "sigmas": [*self.sigmas]}
+    def rest(self) -> dict[str, Any]:
+        """Return what was learned beside tensors, see :meth:`IncrementalNet.state`."""
+        return {**super().rest(), "sigmas": [*self.sigmas]}
+
+    def changed_by(self, labels: Iterable[int]) -> list[Tensor]:
+        """Return the tensors that a task of these labels changes where they lie.
+
+        All others it leaves as they are, or puts new ones in their place.
+        """
+        changed: list[Tensor] = [self.head.sigma] if self.n_tasks else []
+        if self.routed and self.n_tasks:
+            own = set(labels)
+            again = [c for c, label in enumerate(self.classes) if label in own]
+            changed += [self.router.gaussians.outer(c) for c in again]
+            changed += [] if self.router.ridge is None else [self.router.ridge.G]
+        return changed
 
     def take_shape(self, rest: dict[str, Any]) -> None:
         """Take back the scales of the earlier tasks, where the state has them."""

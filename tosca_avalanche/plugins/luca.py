@@ -54,7 +54,8 @@ class LuCAPlugin(SupervisedPlugin):
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Store the prototypes and freeze the module."""
-        self.recipe.finish(_tosca_net(strategy), lambda: self._batches(strategy))
+        place = getattr(strategy, "last_step", "")  # Naive has none
+        self.recipe.finish(_tosca_net(strategy), lambda: self._batches(strategy), place)
 
     def _batches(self, strategy: Any) -> Iterable[Sequence[Tensor]]:
         """Return batches of the experience's images in the evaluation view, as features."""

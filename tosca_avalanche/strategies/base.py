@@ -15,11 +15,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from tosca_avalanche.benchmarks.experience import classes_of
+from tosca_avalanche.errors import PIXELS
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.learner.recipe import (
     cosine_schedule,
     refuse_bad_loss,
     refuse_bad_values,
+    refuse_bad_weights,
     warn_of_one_class,
     warn_of_one_task,
 )
@@ -125,14 +127,19 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
         if not isinstance(store, FeatureStore):
             store = FeatureStore(store)
         self.cache = FeatureCache(store) if cache else None
-        self._on_features = False
+        self._on_features = self._mid_task = False
         self.task = 0
         """Index of the experience in training, counting from the net's first."""
 
     def _before_training_exp(self, **kwargs: Any) -> None:
         # counted by the net, not by Avalanche's clock: a resumed run starts a new clock
-        self.task = self.model.n_tasks
+        self.task, self.last_step = self.model.n_tasks, ""
+        self._mid_task = True
         super()._before_training_exp(**kwargs)
+
+    def _after_training_exp(self, **kwargs: Any) -> None:
+        self._mid_task = False
+        super()._after_training_exp(**kwargs)
 
     def check_model_and_optimizer(self, **kwargs: Any) -> None:
         """Make the optimiser and scheduler of the experience; the model has grown already."""
@@ -173,6 +180,9 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
         return cosine_schedule(optimizer, epochs)
 
     def _after_training_epoch(self, **kwargs: Any) -> None:
+        if self.optimizer is not None:  # no loss comes after the last step
+            groups = self.optimizer.param_groups
+            refuse_bad_weights((p for group in groups for p in group["params"]), self.last_step)
         if self.scheduler is not None:
             self.scheduler.step()
         super()._after_training_epoch(**kwargs)
@@ -188,7 +198,8 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
 
     def backward(self) -> None:
         """Refuse a loss that is not finite before it spoils the weights."""
-        refuse_bad_loss(self.loss, self.place())
+        self.last_step = self.place()
+        refuse_bad_loss(self.loss, self.last_step)
         super().backward()
 
     def _before_eval(self, **kwargs: Any) -> None:
@@ -196,14 +207,16 @@ class FrozenBackboneStrategy(Checkpointed, FeatureLoading, SupervisedTemplate):
         super()._before_eval(**kwargs)
 
     def _after_eval_forward(self, **kwargs: Any) -> None:
-        refuse_bad_values(self.mb_output, "an output", self.place())
+        advice = f"{PIXELS}, or lower the learning rate"
+        refuse_bad_values(self.mb_output, "an output", self.place(), advice)
         self._answers.append((self.mb_output.argmax(dim=1).cpu(), self.mb_y.cpu()))
         super()._after_eval_forward(**kwargs)
 
     def _after_eval(self, **kwargs: Any) -> None:
         super()._after_eval(**kwargs)
         answers, self._answers = self._answers, []
-        if answers and self.model.n_tasks > 1:
+        # amid a task its statistics and prototypes are not there yet
+        if answers and self.model.n_tasks > 1 and not self._mid_task:
             given, right = (torch.cat(part) for part in zip(*answers, strict=True))
             warn_of_one_task(given.tolist(), right.tolist(), self.model.task_classes)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from avalanche.benchmarks.utils.data_loader import collate_from_data_or_kwargs
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tosca_avalanche.backbones import FrozenBackbone
 from tosca_avalanche.benchmarks.experience import classes_of
-from tosca_avalanche.errors import TrainingError
+from tosca_avalanche.errors import PIXELS, FeatureError, StoreError
 from tosca_avalanche.features import (
     EpochOrder,
     FeatureData,
@@ -22,6 +24,8 @@ from tosca_avalanche.features import (
 from tosca_avalanche.learner.recipe import refuse_bad_values
 from tosca_avalanche.seeding import derive_seed, generator
 from tosca_avalanche.strategies.cached import FeatureCache
+
+TRAINED_HERE = "its backbone was trained here, and that image is finite: lower the learning rate"
 
 
 class FeatureLoading:
@@ -38,6 +42,8 @@ class FeatureLoading:
     train_views: int | str
     seed: int
     task: int
+    last_step = ""
+    """Where the last step of training was."""
     _on_features = False
 
     def place(self, in_step: bool = True) -> str:
@@ -120,16 +126,15 @@ class FeatureLoading:
         """
         if self.cache is None:
             return None
-        try:
+        extractors = list(extractors or self.model.extractors)
+        with self._placed(extractors):
             return self.cache.get(
-                extractors or self.model.extractors,
+                extractors,
                 dataset,
                 view=view,
                 batch_size=self.eval_mb_size,
                 num_workers=num_workers,
             )
-        except TrainingError as error:
-            raise TrainingError(f"{self.place(in_step=False)}: {error}") from error
 
     def feature_batches(
         self, dataset: Any, extractors: Sequence[FrozenBackbone] | None = None
@@ -141,13 +146,28 @@ class FeatureLoading:
         extractors = list(extractors or self.model.extractors)
         data = self.features(dataset, extractors=extractors)
         if data is None:
-            try:
+            with self._placed(extractors):
                 yield from feature_batches(extractors, dataset, batch_size=self.eval_mb_size)
-            except TrainingError as error:
-                raise TrainingError(f"{self.place(in_step=False)}: {error}") from error
             return
         for z, y, *_ in FeatureLoader([data], self.eval_mb_size):
             yield z.to(self.device), y
+
+    @contextmanager
+    def _placed(self, extractors: Sequence[FrozenBackbone]) -> Iterator[None]:
+        """Give errors of extraction their place, and the cause where training is the cause."""
+        try:
+            yield
+        except StoreError as error:
+            raise StoreError(f"{self.place(in_step=False)}: {error}") from error
+        except FeatureError as error:
+            place, advice = self.place(in_step=False), error.advice
+            if advice == PIXELS and self._trained_here(extractors):
+                place = self.last_step if self.is_training and self.last_step else place
+                advice = TRAINED_HERE
+            raise FeatureError(f"{place}: {error.fact}", advice) from error
+
+    def _trained_here(self, extractors: Sequence[FrozenBackbone]) -> bool:
+        return any(one is not self.model.backbone for one in extractors)
 
     def _before_training_epoch(self, **kwargs: Any) -> None:
         epoch = self.clock.train_exp_epochs
@@ -199,4 +219,6 @@ class FeatureLoading:
         if self._on_features:  # they were looked at when they were made
             return self.mb_x
         z = self.model.features(self.mb_x)
-        return refuse_bad_values(z, "a feature", self.place())
+        trained = self._trained_here(self.model.extractors) and torch.isfinite(self.mb_x).all()
+        advice = TRAINED_HERE if trained else PIXELS
+        return refuse_bad_values(z, "a feature", self.place(), advice)
