@@ -15,7 +15,7 @@ from tests.conftest import blobs
 from tests.strategies.methods import METHODS, fresh, make
 from tosca_avalanche import ToscaClassifier
 from tosca_avalanche.backbones import load_backbone
-from tosca_avalanche.errors import ToscaError, TrainingError
+from tosca_avalanche.errors import StoreError, ToscaError, TrainingError
 from tosca_avalanche.features import FeatureStore
 from tosca_avalanche.modules.tosca_net import PRESETS
 
@@ -170,3 +170,23 @@ def test_features_too_large_for_float16_are_an_error(method):
         assert re.search(stored + r"|experience \d, epoch \d, batch \d", str(error)), error
     else:
         finite_answers(strategy)
+
+
+class Pixels(torch.nn.Module):
+    embed_dim = 32
+
+    def forward(self, x):
+        return x.flatten(1)[:, :32] + 0.0
+
+
+def test_the_one_feature_too_large_for_float16_is_named():
+    large = usual()
+    large[5, 0, 1, 1] = 1e6
+    benchmark = stream(usual(), large)
+    strategy = make("slda", load_backbone(Pixels()), store=FeatureStore(None, "float16"))
+    strategy.train(benchmark.train_stream[0], eval_streams=[])
+    named = "image 5 of the data set: a feature is too large for float16"
+    with pytest.raises(StoreError, match=f"^experience 1: {named}"):
+        strategy.train(benchmark.train_stream[1], eval_streams=[])
+    with pytest.raises(StoreError, match=f"^test experience 1: {named}"):
+        strategy.eval(benchmark.test_stream)
