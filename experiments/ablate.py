@@ -56,8 +56,12 @@ def plan(name: str, arguments: list[str]) -> Plan:
     if not any(a.partition("=")[0] == "results_root" for a in rest):
         rest = [*rest, f"results_root={ROOT}"]
     mine = overrides_of(methods, rest)
-    first = settings_of(methods[0], own["seeds"][0], mine[methods[0]])
-    variants = ablation.variants(methods, lambda: load_backbone(**first["backbone"]).embed_dim)
+
+    def width() -> int:
+        first = settings_of(methods[0], own["seeds"][0], mine[methods[0]])
+        return load_backbone(**first["backbone"]).embed_dim
+
+    variants = ablation.variants(methods, width)
     fixed = {(v.method, a.partition("=")[0]) for v in variants for a in v.overrides}
     for argument in rest:
         key = argument.partition("=")[0]
