@@ -1,5 +1,7 @@
 """Accuracy over cost: the numbers drawn, in the file beside the figure."""
 
+import itertools
+
 import pandas as pd
 import pytest
 
@@ -45,6 +47,18 @@ def test_a_wide_scale_is_logarithmic_and_reaches_0_only_where_a_value_is_0():
         axes.set_xscale("linear")
         assert set_wide_scale(axes, pd.Series(values), 10) == (scale != "linear")
         assert axes.get_xscale() == scale
+
+
+@pytest.mark.parametrize("values", [[15, 640], [0.08, 0.9], [900, 2e6]])
+def test_labels_of_a_logarithmic_scale_are_there_and_apart(values):
+    figure, axes = new_figure(3, 2)
+    axes.plot(values, [0, 1])
+    assert set_wide_scale(axes, pd.Series(values), 10)
+    figure.draw_without_rendering()
+    low, high = axes.get_xlim()
+    ticks = [t for t in axes.get_xticklabels(which="both") if low <= t.get_position()[0] <= high]
+    boxes = sorted(t.get_window_extent().extents[::2].tolist() for t in ticks if t.get_text())
+    assert len(boxes) > 1 and all(a[1] < b[0] for a, b in itertools.pairwise(boxes))
 
 
 def test_what_can_not_be_drawn(tmp_path):

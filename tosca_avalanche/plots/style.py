@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from tosca_avalanche.files import atomic_write
 
@@ -99,6 +100,10 @@ def set_wide_scale(axes: Axes, values: pd.Series, factor: float) -> bool:
     wide = wide and positive.max() >= factor * values.min()
     if wide and len(positive) == len(values):
         axes.set_xscale("log")
+        if positive.max() < 100 * positive.min():  # so few powers of ten need more labels
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     elif wide:
         axes.set_xscale("symlog", linthresh=float(positive.min()))
         axes.set_xlim(left=-0.15 * float(positive.min()))
