@@ -78,7 +78,7 @@ def plot_cost(summary: pd.DataFrame, path: str | Path, starred: Collection[str] 
 
 def _draw(table: pd.DataFrame, stream: str, names: list[Line], starred: Collection[str]) -> Figure:
     shown = [cost for cost in COSTS if cost in set(table["cost"])]
-    texts, protocol = line_names(names, starred)
+    texts, title = line_names(names, stream, starred)
     labels, columns, lines = legend_layout(texts)
     figure = empty_figure(7.2, 2.7 * len(shown) + 0.5 + 0.21 * lines)
     panels = figure.subplots(len(shown), 1, sharey=True, squeeze=False)[:, 0]
@@ -86,7 +86,7 @@ def _draw(table: pd.DataFrame, stream: str, names: list[Line], starred: Collecti
         _draw_cost(axes, table[table["cost"] == cost], names, labels)
         axes.set_xlabel(COSTS[cost])
         axes.set_ylabel("A_last (%)")
-    panels[0].set_title(wrapped(", ".join(filter(None, [stream, protocol])), 70))
+    panels[0].set_title(wrapped(title, 70))
     handles, texts = panels[0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, fontsize=9,
                   title_fontsize=9, frameon=False, title=STARRED if starred else None)  # fmt: skip

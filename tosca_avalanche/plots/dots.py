@@ -100,9 +100,8 @@ def _draw_panel(
         bar = None if pd.isna(std) else std
         draw_dots(axes, own.loc[line, "mean"], height, place, label=texts[place], xerr=bar)
     means, percent = own["mean"].dropna(), str(own["panel"].iloc[0]).endswith("(%)")
-    if not percent and set_wide_scale(axes, means, _LOG_FROM):
-        pass
-    elif len(means):
+    wide = not percent and set_wide_scale(axes, means, _LOG_FROM)
+    if len(means) and not wide:
         _widen(axes, percent, bool((means >= 0).all()))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     light_grid(axes)

@@ -57,6 +57,11 @@ def draw_grid(
     return figure
 
 
+def cell_texts(percent: NDArray[np.float64], digits: int) -> NDArray[np.str_]:
+    """Return percentages as the texts of their cells; an empty one has none."""
+    return np.array([["" if np.isnan(p) else f"{p:.{digits}f}" for p in row] for row in percent])
+
+
 def _write_texts(
     axes: Axes, percent: NDArray[np.float64], texts: NDArray[np.str_], middle: float
 ) -> None:

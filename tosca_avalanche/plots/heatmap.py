@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tosca_avalanche.plots.grid import draw_grid
+from tosca_avalanche.plots.grid import cell_texts, draw_grid
 from tosca_avalanche.plots.series import (
     COLUMNS,
     check_columns,
@@ -68,9 +68,8 @@ def plot_heatmap(frame: pd.DataFrame, path: str | Path) -> Path:
         }
     )
     lower = np.tri(n_tasks, dtype=bool)
-    texts = np.array([["" if np.isnan(v) else f"{v:.1f}" for v in row] for row in percent])
     title = f"{series_label(rows, method, protocol)}\n{rows['stream'].iloc[0]}"
     labels = ("task tested (the first is 0)", "after learning task", "accuracy (%)")
-    figure = draw_grid(percent, lower & np.isnan(percent), texts, title, labels)
+    figure = draw_grid(percent, lower & np.isnan(percent), cell_texts(percent, 1), title, labels)
     save_table(table, path)
     return save(figure, path)

@@ -66,7 +66,7 @@ def draw_lines(
     """
     place = line_places(lines_of(frame))
     names = lines_of(rows)
-    texts, protocol = line_names(names, starred)
+    texts, title = line_names(names, str(rows["stream"].iloc[0]), starred)
     labels, columns, n_lines = legend_layout(
         [f"{text}, {seeds_of(rows, name)}" for name, text in zip(names, texts, strict=True)]
     )
@@ -75,7 +75,7 @@ def draw_lines(
     for name, label in zip(names, labels, strict=True):
         own = table[(table["method"] == name[0]) & (table["protocol"] == name[1])]
         _draw_line(axes, own, label, place[name], every)
-    axes.set_title(wrapped(", ".join(filter(None, [str(rows["stream"].iloc[0]), protocol])), 70))
+    axes.set_title(wrapped(title, 70))
     axes.set_xlabel("tasks learned")
     axes.set_ylabel(y_label)
     light_grid(axes)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tosca_avalanche.plots.grid import draw_grid
+from tosca_avalanche.plots.grid import cell_texts, draw_grid
 from tosca_avalanche.plots.style import figure_path, save, save_table
 
 
@@ -45,9 +45,8 @@ def plot_selection(
     percent = np.full(counts.shape, np.nan)
     np.divide(100.0 * counts, images, out=percent, where=images > 0)
     labels = (f"{what} chosen", "task of the image", "share of the task's choices (%)")
-    texts = np.array([["" if np.isnan(p) else f"{p:.0f}" for p in row] for row in percent])
     top = 100.0 if what == "module" else float(np.nanmax(percent))
-    figure = draw_grid(percent, images == 0, texts, title, labels, top)
+    figure = draw_grid(percent, images == 0, cell_texts(percent, 0), title, labels, top)
     tasks, modules = np.indices(counts.shape)
     numbers = pd.DataFrame(
         {

@@ -143,17 +143,19 @@ def line_places(lines: list[Line]) -> dict[Line, int]:
     return {line: known[line] if line in known else next(free) for line in lines}
 
 
-def line_names(lines: list[Line], starred: Collection[str] = ()) -> tuple[list[str], str]:
-    """Return a name for each line, and the protocol where it is that of all, else "".
+def line_names(
+    lines: list[Line], stream: str, starred: Collection[str] = ()
+) -> tuple[list[str], str]:
+    """Return a name for each line, and the title: the stream, and a protocol that all have.
 
     :param starred: methods whose settings are not their defaults: a star follows their names.
     """
     names = [method + "*" * (method in starred) for method, _ in lines]
     protocols = {protocol for _, protocol in lines}
     if len(protocols) == 1:
-        return names, f"protocol {protocols.pop()}"
+        return names, f"{stream}, protocol {protocols.pop()}"
     own = [f" ({protocol})" for _, protocol in lines]
-    return [name + protocol for name, protocol in zip(names, own, strict=True)], ""
+    return [name + protocol for name, protocol in zip(names, own, strict=True)], stream
 
 
 def seeds_of(rows: pd.DataFrame, line: Line) -> str:

@@ -97,8 +97,8 @@ class RunFolder:
             )
         tensors = self.partial / Path(str(state["tensors"])).name
         try:
-            damaged = state.get("sha256", file_sha256(tensors)) != file_sha256(tensors)
-            if not damaged:
+            found = file_sha256(tensors)
+            if state.get("sha256", found) == found:
                 return state["done"], load_file(tensors), state["rest"]
         except (OSError, SafetensorError) as error:
             raise RecordError(f"{tensors} can't be read ({error}); {_AGAIN}") from error
